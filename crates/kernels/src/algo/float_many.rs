@@ -38,7 +38,7 @@ type Lanes = [f32; LANES];
 struct Wide<const R: usize>([[Lanes; R]; PIECE]);
 
 /// Multiplies a row tile of a float format, in tiles of R weight rows and T activation rows; of few
-/// activation rows in those of `float.rs`, of one in `fused/x86_512`.
+/// activation rows in those of `float.rs`, of one or two in `fused/x86_512`.
 #[inline(always)]
 pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
     isa: Avx512,
@@ -46,7 +46,7 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
 ) {
     let n = row_tile.rows.len();
     match n {
-        1 => return x86_512::float::<F>(isa, row_tile),
+        ..=x86_512::FEW_FLOATS => return x86_512::float::<F>(isa, row_tile),
         _ if n < MANY => return float::float::<F, 4, 4>(isa, row_tile),
         _ => {}
     }

@@ -16,10 +16,26 @@ use super::unpack::{NextTile, as_rows, rows_at, tails};
 use crate::activations::{Quants, Sums};
 use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
+#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+use crate::registry::Format;
 
-/// Multiplies a row tile of a K-quant.
+/// Up to how many activation rows are multiplied one by one, not as a panel.
+#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+pub(crate) const fn few(_: Format) -> usize {
+    1
+}
+
+/// Multiplies a row tile of a K-quant, one activation row after the other.
 #[inline(always)]
-pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, row_tile: RowTile<'_>) {
+pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, mut row_tile: RowTile<'_>) {
+    while !row_tile.rows.is_empty() {
+        k_quant_row::<F>(isa, row_tile.take_rows(1));
+    }
+}
+
+/// One activation row.
+#[inline(always)]
+fn k_quant_row<F: KQuant>(isa: impl Wide, row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("gemv");
     let (step, d_out) = (if F::MINS { 4 } else { 8 }, row_tile.w.d_out());
@@ -109,9 +125,17 @@ fn block_sum<I: Wide, F: KQuant>(
     sum
 }
 
-/// Multiplies a row tile of a format with blocks of 32.
+/// Multiplies a row tile of a format with blocks of 32, one activation row after the other.
 #[inline(always)]
-pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, row_tile: RowTile<'_>) {
+pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, mut row_tile: RowTile<'_>) {
+    while !row_tile.rows.is_empty() {
+        quant_32_row::<F>(isa, row_tile.take_rows(1));
+    }
+}
+
+/// One activation row.
+#[inline(always)]
+fn quant_32_row<F: Quant32>(isa: impl Wide, row_tile: RowTile<'_>) {
     let d_out = row_tile.w.d_out();
     let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(8) {

@@ -39,24 +39,23 @@ pub(crate) struct RowTile<'a> {
     pub(crate) width: usize,
 }
 
-impl RowTile<'_> {
-    /// Calls `f` with the row tile of each activation row alone; the last one prefetches.
+impl<'a> RowTile<'a> {
+    /// Takes the first `n` activation rows off, or all if there are fewer; the last part prefetches.
     #[inline(always)]
-    fn for_each_row(self, f: impl Fn(RowTile<'_>)) {
-        let end = self.rows.end;
-        for (t, acc) in self.rows.zip(self.acc.chunks_exact_mut(self.width)) {
-            f(RowTile {
-                w: self.w,
-                x: self.x,
-                rows: t..t + 1,
-                prefetch_distance: if t + 1 == end {
-                    self.prefetch_distance
-                } else {
-                    0
-                },
-                acc,
-                width: self.width,
-            });
+    pub(crate) fn take_rows(&mut self, n: usize) -> RowTile<'a> {
+        let first = self.rows.start;
+        let n = n.min(self.rows.len());
+        let (acc, rest) = std::mem::take(&mut self.acc).split_at_mut(n * self.width);
+        (self.acc, self.rows.start) = (rest, first + n);
+        RowTile {
+            rows: first..first + n,
+            prefetch_distance: if self.rows.is_empty() {
+                self.prefetch_distance
+            } else {
+                0
+            },
+            acc,
+            ..*self
         }
     }
 }
@@ -92,31 +91,26 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, the
-/// register tile of the panel, and the algorithm and tile of float weights: rows (of a vector
-/// each), tokens.
+/// The algorithms for vectors, with that for one activation row or a few, the register tile of the
+/// panel, and the algorithm and tile of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
-    ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
+    ($isa:ty, $decode:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
-                if !F::HAS_PANEL {
-                    row_tile.for_each_row(|row| $decode::k_quant::<F>(self, row));
-                } else if row_tile.rows.len() == 1 {
+                if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::k_quant::<F>(self, row_tile)
                 } else {
-                    panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
+                    panel::k_quant::<_, unpack::PanelUnpack, F, $r, $t>(self, row_tile)
                 }
             }
 
             #[inline(always)]
             fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
-                if !F::HAS_PANEL {
-                    row_tile.for_each_row(|row| $decode::quant_32::<F>(self, row));
-                } else if row_tile.rows.len() == 1 {
+                if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::quant_32::<F>(self, row_tile)
                 } else {
-                    panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
+                    panel::quant_32::<_, unpack::PanelUnpack, F, $r, $t>(self, row_tile)
                 }
             }
 
@@ -134,16 +128,16 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, x86_512, TransposedBlocks, [4, 3], float_many[8, 3]);
+vectors!(crate::isa::avx512::Avx512, x86_512, [4, 3], float_many[8, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, x86_256, DecodedRows, [2, 3], float[2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, x86_256, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, x86_256, DecodedRows, [2, 4], float[2, 3]);
+vectors!(crate::isa::avx2::Avx2, x86_256, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, [4, 4], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, gemv, DecodedRows, [4, 2], float[1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], float[1, 2]);

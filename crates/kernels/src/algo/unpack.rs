@@ -4,9 +4,8 @@
 //! multiplied. There are two ways: [`DecodedRows`] decodes row by row with the decoder that each
 //! format has anyway, and transposes the codes; [`TransposedBlocks`] transposes the blocks as they
 //! lie in memory and unpacks all rows at once, which takes fewer instructions. A format must say
-//! how, and registers must be long: the program for boards would grow too large with it. Q4_K times
-//! 8 activation rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with
-//! AVX-512.
+//! how, and the program for boards would grow too large with it. Q4_K times 8 activation rows, from
+//! the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
 //!
 //! With few activation rows it is memory that is waited for, and no processor follows 64 rows at
 //! once by itself. [`TilePrefetch`] prefetches the row tile that the thread computes next, a few
@@ -18,7 +17,10 @@
 use super::matmul::RowTile;
 use crate::Matrix;
 use crate::format::{BlockHeader, KQuant, PanelColumns, Quant32, ScaleKind, Second};
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
 use crate::scratch;
@@ -174,6 +176,19 @@ pub(crate) trait Unpack<I: Lanes> {
         r: usize,
     );
 }
+
+/// The way of this program.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
+pub(crate) type PanelUnpack = TransposedBlocks;
+/// The way of this program.
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+)))]
+pub(crate) type PanelUnpack = DecodedRows;
 
 /// The decoded rows of one vector, before they are transposed.
 #[repr(C, align(64))]
@@ -353,14 +368,20 @@ impl<I: Lanes> Unpack<I> for DecodedRows {
 
 /// Blocks are transposed as they lie in memory, if the format says how to go on; else as
 /// [`DecodedRows`].
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 pub(crate) struct TransposedBlocks {
     factors: GroupFactors,
     /// Made when it is wanted.
     staged: Option<DecodedRows>,
 }
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 impl TransposedBlocks {
     #[inline(always)]
     fn staged<I: Lanes>(&mut self) -> &mut DecodedRows {
@@ -369,7 +390,10 @@ impl TransposedBlocks {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 impl<I: Words> Unpack<I> for TransposedBlocks {
     #[inline(always)]
     fn new() -> Self {
@@ -388,7 +412,10 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
         panel: &mut Panel<I, R>,
         r: usize,
     ) {
-        let blocks = blocks_at(rows, b);
+        let blocks = blocks_at(rows, I::LANES, b);
+        for block in &blocks[..I::LANES] {
+            prefetch(isa, block.as_ref());
+        }
         if !F::transposed(isa, &blocks, &mut panel.vector(isa, r)) {
             self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
@@ -409,16 +436,23 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             }
-            let blocks = blocks_at(rows, b);
+            let blocks = blocks_at(rows, I::LANES, b);
+            for block in &blocks[..I::LANES] {
+                prefetch(isa, block.as_ref());
+            }
             let Some(codes) = F::transposed(isa, &blocks) else {
                 return self
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             };
             for k in 0..8 {
-                panel.codes[8 * g + k][r] = codes[k];
+                panel.codes[8 * g + k][r] = if is_any::<I>(F::OFFSET) {
+                    isa.any_codes(codes[k], F::OFFSET)
+                } else {
+                    codes[k]
+                };
             }
-            for i in 0..16 {
+            for i in 0..I::LANES {
                 self.factors.take::<F>(i, g, (blocks[i], 0));
             }
         }
@@ -427,12 +461,15 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
     }
 }
 
-/// Block `b` of each row.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+/// Block `b` of each of `n` rows, the first one in place of those that are missing.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 #[inline(always)]
-fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
+fn blocks_at<'a, B>(rows: &[&'a [B]], n: usize, b: usize) -> [&'a B; 16] {
     let mut blocks = [&rows[0][b]; 16];
-    for i in 1..16 {
+    for i in 1..n {
         blocks[i] = &rows[i][b];
     }
     blocks
@@ -482,12 +519,6 @@ impl<'a> NextTile<'a> {
         }
     }
 
-    #[inline(always)]
-    fn line<I: Row>(&self, isa: I, line: usize) {
-        let (part, line) = (line % Self::STREAMS, line / Self::STREAMS);
-        isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
-    }
-
     /// The rest of it, after `n_bytes` bytes.
     #[inline(always)]
     pub(crate) fn behind(&self, n_bytes: usize) -> Self {
@@ -508,11 +539,13 @@ impl<'a> NextTile<'a> {
 }
 
 /// The [`NextTile`] row tile in pieces: for each block of this one as many bytes as the blocks of
-/// all its rows have.
+/// all its rows have. Lines are prefetched four at a time, one of each part, because what chooses
+/// one of them costs as much as four.
 pub(super) struct TilePrefetch<'a> {
     next: NextTile<'a>,
+    /// Lines of each part that are prefetched.
     line: usize,
-    /// Lines that are left of the piece.
+    /// Lines of each part that are left of the piece.
     n_left: usize,
     at_once: usize,
 }
@@ -533,7 +566,7 @@ impl<'a> TilePrefetch<'a> {
     /// fetch all of it.
     #[inline(always)]
     pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
-        self.n_left = n_bytes.div_ceil(NextTile::LINE);
+        self.n_left = n_bytes.div_ceil(NextTile::STREAMS * NextTile::LINE);
         self.rest(n_times);
     }
 
@@ -550,7 +583,12 @@ impl<'a> TilePrefetch<'a> {
             return;
         }
         let n = self.at_once.min(self.n_left);
-        (self.line..self.line + n).for_each(|line| self.next.line(isa, line));
+        for line in self.line..self.line + n {
+            let at = self.next.start + NextTile::LINE * line;
+            for part in 0..NextTile::STREAMS {
+                isa.prefetch(self.next.row, at + self.next.part * part);
+            }
+        }
         self.line += n;
         self.n_left -= n;
     }

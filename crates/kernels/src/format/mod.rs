@@ -52,7 +52,10 @@ pub(crate) use tq1_0::TQ1_0;
 pub(crate) use tq2_0::TQ2_0;
 pub(crate) use trellis::{T2, T3, T4};
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use crate::isa::Words;
 use crate::isa::{Floats, Lanes, Row};
 use crate::registry::Format;
@@ -122,7 +125,10 @@ pub(crate) trait PanelColumns<I: Lanes> {
 }
 
 /// The 16 bytes from `at` on of each block.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 #[inline(always)]
 fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8; 16]; 16] {
     // Not by `array::from_fn`, which is left as a call.
@@ -195,7 +201,10 @@ pub(crate) trait KQuant: 'static {
     /// The same and the head of a block of each row, transposed as they are; whether the format has
     /// a way to do that, which is worth while if whole words of fields become whole words of
     /// codes.
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(_: I, _: &[&Self::Block; 16], _: &mut impl PanelColumns<I>) -> bool {
         false
@@ -272,7 +281,10 @@ pub(crate) trait Quant32: 'static {
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
     /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the
     /// format has a way to do that.
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
         None

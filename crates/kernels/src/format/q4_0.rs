@@ -4,7 +4,10 @@ use super::{Quant32, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use {super::column, crate::isa::Words};
 
 /// The format.
@@ -32,7 +35,10 @@ impl Quant32 for Q4_0 {
         isa.nibbles(layout::Q4_0(block).qs())
     }
 
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(isa: I, blocks: &[&[u8; 18]; 16]) -> Option<[I::W; 8]> {
         let words = isa.transpose_words(&column(blocks, 2));

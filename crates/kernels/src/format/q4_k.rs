@@ -4,7 +4,10 @@ use super::{BlockHeader, KQuant, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use {
     super::{PanelColumns, column},
     crate::isa::Words,
@@ -29,7 +32,10 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
 }
 
 /// The same, and the factors, of a block of each row: of its first four words, transposed.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 #[inline(always)]
 pub(crate) fn transposed_header<I: Words>(
     isa: I,
@@ -78,7 +84,10 @@ impl KQuant for Q4_K {
         isa.and(isa.shr(isa.load(bytes), shift), 15)
     }
 
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(
         isa: I,

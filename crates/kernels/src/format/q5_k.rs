@@ -5,7 +5,10 @@ use super::{BlockHeader, KQuant, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use {
     super::{PanelColumns, column, q4_k::transposed_header},
     crate::isa::Words,
@@ -49,7 +52,10 @@ impl KQuant for Q5_K {
         isa.or(low, isa.shl(high, 4))
     }
 
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(
         isa: I,

@@ -5,7 +5,10 @@ use super::{Quant32, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use {super::column, crate::isa::Words};
 
 /// The format.
@@ -33,7 +36,10 @@ impl Quant32 for Q8_0 {
         isa.xor(isa.load(layout::Q8_0(block).qs()), 0x80)
     }
 
-    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
     #[inline(always)]
     fn transposed<I: Words>(isa: I, blocks: &[&[u8; 34]; 16]) -> Option<[I::W; 8]> {
         let words = [

@@ -4,6 +4,8 @@
 //! `vpdpbusd`. Everything else is shared by the macros below; AVX-512 machines use the row
 //! operations too, since 32 codes fill 256 bits.
 
+#[cfg(feature = "avx512")]
+use super::Words;
 use super::memory::{load, load_at, store};
 use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
@@ -75,6 +77,25 @@ pub(crate) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9,
 pub(crate) const BYTE_OF_BIT: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 ];
+/// `[j]` makes byte j of each dword the upper half of both of its words.
+const UPPER_OF_WORDS: [[u8; 32]; 4] = [
+    upper_of_words(0),
+    upper_of_words(1),
+    upper_of_words(2),
+    upper_of_words(3),
+];
+
+/// Byte `j` of each dword of a 128-bit lane above a zero, twice: indices for `vpshufb`.
+const fn upper_of_words(j: u8) -> [u8; 32] {
+    let mut index = [0x80; 32];
+    let mut k = 0;
+    while k < 32 {
+        index[k + 1] = k as u8 % 16 / 4 * 4 + j;
+        k += 2;
+    }
+    index
+}
+
 /// Set bits of a nibble.
 #[cfg(feature = "avx512")]
 const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
@@ -387,6 +408,28 @@ impl Wide for AvxVnni {
     }
 }
 
+/// Word i of each of eight rows in vector i.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed_words(rows: [__m128i; 8]) -> [__m256i; 4] {
+    let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(rows[r]), rows[r + 4]);
+    let two = [two(0), two(1), two(2), two(3)];
+    let (a, b) = (
+        _mm256_unpacklo_epi32(two[0], two[1]),
+        _mm256_unpackhi_epi32(two[0], two[1]),
+    );
+    let (c, d) = (
+        _mm256_unpacklo_epi32(two[2], two[3]),
+        _mm256_unpackhi_epi32(two[2], two[3]),
+    );
+    [
+        _mm256_unpacklo_epi64(a, c),
+        _mm256_unpackhi_epi64(a, c),
+        _mm256_unpacklo_epi64(b, d),
+        _mm256_unpackhi_epi64(b, d),
+    ]
+}
+
 /// [`Lanes`] but for products.
 macro_rules! lanes_of_256_bits {
     () => {
@@ -408,15 +451,7 @@ macro_rules! lanes_of_256_bits {
         proven! {
             fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m256i; 4] {
                 let at = |r: usize| load_at(&rows[r], 16 * c);
-                let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(at(r)), at(r + 4));
-                let (a, b) = (_mm256_unpacklo_epi32(two(0), two(1)), _mm256_unpackhi_epi32(two(0), two(1)));
-                let (c, d) = (_mm256_unpacklo_epi32(two(2), two(3)), _mm256_unpackhi_epi32(two(2), two(3)));
-                [
-                    _mm256_unpacklo_epi64(a, c),
-                    _mm256_unpackhi_epi64(a, c),
-                    _mm256_unpacklo_epi64(b, d),
-                    _mm256_unpackhi_epi64(b, d),
-                ]
+                transposed_words([at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)])
             }
             fn splat4(self, bytes: &[i8; 4]) -> __m256i {
                 _mm256_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
@@ -452,9 +487,7 @@ impl Lanes for Avx2 {
     proven! {
         // Twice, as words.
         fn scale(self, w: __m256i, j: usize) -> __m256i {
-            let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
-            let high = _mm256_srai_epi16::<8>(top);
-            _mm256_or_si256(_mm256_andnot_si256(_mm256_set1_epi32(0xffff), high), _mm256_srli_epi32::<16>(high))
+            _mm256_srai_epi16::<8>(_mm256_shuffle_epi8(w, load(&UPPER_OF_WORDS[j])))
         }
         fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
             opaque(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x)))
@@ -494,6 +527,44 @@ impl Lanes for AvxVnni {
         fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
     }
 }
+
+#[cfg(feature = "avx512")]
+macro_rules! words_of_256_bits {
+    ($isa:ty) => {
+        impl Words for $isa {
+            proven! {
+                fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [__m256i; 4] {
+                    let at = |r: usize| load(rows[r]);
+                    transposed_words([at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)])
+                }
+                fn field(self, w: __m256i, down: i32, mask: u8) -> __m256i {
+                    let w = match down {
+                        0 => w,
+                        1.. => _mm256_srl_epi32(w, _mm_cvtsi32_si128(down)),
+                        _ => _mm256_sll_epi32(w, _mm_cvtsi32_si128(-down)),
+                    };
+                    _mm256_and_si256(w, _mm256_set1_epi8(mask as i8))
+                }
+                fn join(self, v: __m256i, w: __m256i) -> __m256i { _mm256_or_si256(v, w) }
+                fn flip(self, w: __m256i, mask: u8) -> __m256i { _mm256_xor_si256(w, _mm256_set1_epi8(mask as i8)) }
+                fn half(self, w: __m256i, upper: bool) -> __m256 {
+                    let w = if upper {
+                        _mm256_srli_epi32::<16>(w)
+                    } else {
+                        _mm256_and_si256(w, _mm256_set1_epi32(0xffff))
+                    };
+                    let halves = _mm256_permute4x64_epi64::<0x08>(_mm256_packus_epi32(w, w));
+                    _mm256_cvtph_ps(_mm256_castsi256_si128(halves))
+                }
+            }
+        }
+    };
+}
+
+#[cfg(feature = "avx512")]
+words_of_256_bits!(Avx2);
+#[cfg(feature = "avx512")]
+words_of_256_bits!(AvxVnni);
 
 /// The sum of the lanes of each of eight pairs of vectors: lanes 0 to 7 with 8 to 15, 0 to 3 with 4
 /// to 7, 0 and 1 with 2 and 3, 0 with 1. Vectors i and i + 4 share a register from the second step

@@ -10,8 +10,7 @@
 //! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
 //! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound
 //!   prefill.
-//! - [`Words`]: the same for rows that are unpacked together, where registers are long enough for
-//!   that.
+//! - [`Words`]: the same for rows that are unpacked together.
 //! - [`Floats`]: 16 floats, the lanes of `algo/lanes.rs`.
 //! - [`Codes`]: the codes of quantized keys and values, sixteen at a time.
 //!
@@ -274,7 +273,10 @@ macro_rules! products_of_four {
 pub(crate) use products_of_four;
 
 /// What formats are unpacked with whose blocks are transposed as they lie in memory.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 pub(crate) trait Words: Lanes {
     /// Transposes 16 bytes of each of `LANES` rows: word i of the row of each lane in vector i.
     fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [Self::W; 4];

@@ -5,6 +5,8 @@
 //! instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
 //! the panel.
 
+#[cfg(feature = "avx512")]
+use super::Words;
 use super::memory::{load, load_at, store};
 use super::{
     CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
@@ -324,6 +326,28 @@ unsafe fn half_powers(exponents: uint16x4_t) -> float32x4_t {
     }
 }
 
+/// Word i of each of four rows in vector i.
+///
+/// # Safety
+/// The CPU must have NEON.
+#[inline(always)]
+unsafe fn transposed_words(rows: [uint32x4_t; 4]) -> [uint8x16_t; 4] {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let low = |x, y| vreinterpretq_u64_u32(vtrn1q_u32(x, y));
+        let high = |x, y| vreinterpretq_u64_u32(vtrn2q_u32(x, y));
+        // Words 0 and 2, then words 1 and 3, of two rows each.
+        let even = [low(rows[0], rows[1]), low(rows[2], rows[3])];
+        let odd = [high(rows[0], rows[1]), high(rows[2], rows[3])];
+        [
+            vreinterpretq_u8_u64(vtrn1q_u64(even[0], even[1])),
+            vreinterpretq_u8_u64(vtrn1q_u64(odd[0], odd[1])),
+            vreinterpretq_u8_u64(vtrn2q_u64(even[0], even[1])),
+            vreinterpretq_u8_u64(vtrn2q_u64(odd[0], odd[1])),
+        ]
+    }
+}
+
 impl<D: Dot> Lanes for Neon<D> {
     const LANES: usize = 4;
     type W = uint8x16_t;
@@ -345,17 +369,7 @@ impl<D: Dot> Lanes for Neon<D> {
     proven! {
         fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [uint8x16_t; 4] {
             let at = |r: usize| load_at(&rows[r], 16 * c);
-            let low = |x, y| vreinterpretq_u64_u32(vtrn1q_u32(x, y));
-            let high = |x, y| vreinterpretq_u64_u32(vtrn2q_u32(x, y));
-            // Words 0 and 2, then words 1 and 3, of two rows each.
-            let even = [low(at(0), at(1)), low(at(2), at(3))];
-            let odd = [high(at(0), at(1)), high(at(2), at(3))];
-            [
-                vreinterpretq_u8_u64(vtrn1q_u64(even[0], even[1])),
-                vreinterpretq_u8_u64(vtrn1q_u64(odd[0], odd[1])),
-                vreinterpretq_u8_u64(vtrn2q_u64(even[0], even[1])),
-                vreinterpretq_u8_u64(vtrn2q_u64(odd[0], odd[1])),
-            ]
+            transposed_words([at(0), at(1), at(2), at(3)])
         }
         fn splat4(self, bytes: &[i8; 4]) -> uint8x16_t {
             vreinterpretq_u8_s32(vdupq_n_s32(i32::from_le_bytes(bytes.map(|byte| byte as u8))))
@@ -385,6 +399,25 @@ impl<D: Dot> Lanes for Neon<D> {
         fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
         fn add_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vaddq_f32(x, y) }
         fn sub_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vsubq_f32(x, y) }
+    }
+}
+
+#[cfg(feature = "avx512")]
+impl<D: Dot> Words for Neon<D> {
+    proven! {
+        fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [uint8x16_t; 4] {
+            transposed_words([load(rows[0]), load(rows[1]), load(rows[2]), load(rows[3])])
+        }
+        fn field(self, w: uint8x16_t, down: i32, mask: u8) -> uint8x16_t {
+            let w = vshlq_u32(vreinterpretq_u32_u8(w), vdupq_n_s32(-down));
+            vandq_u8(vreinterpretq_u8_u32(w), vdupq_n_u8(mask))
+        }
+        fn join(self, v: uint8x16_t, w: uint8x16_t) -> uint8x16_t { vorrq_u8(v, w) }
+        fn flip(self, w: uint8x16_t, mask: u8) -> uint8x16_t { veorq_u8(w, vdupq_n_u8(mask)) }
+        fn half(self, w: uint8x16_t, upper: bool) -> float32x4_t {
+            let w = vreinterpretq_u32_u8(w);
+            widen(if upper { vshrn_n_u32::<16>(w) } else { vmovn_u32(w) })
+        }
     }
 }
 

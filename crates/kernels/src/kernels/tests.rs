@@ -262,7 +262,7 @@ fn quantized_products_follow_the_rule_bit_for_bit() {
             let want: Vec<f32> = (0..35 * 18)
                 .map(|i| by_the_rule(ty, &rows[i % 18], &a, i / 18))
                 .collect();
-            for (k, n_rows) in kernels().flat_map(|k| [1, 3, 35].map(|n_rows| (k, n_rows))) {
+            for (k, n_rows) in kernels().flat_map(|k| [1, 2, 3, 35].map(|n_rows| (k, n_rows))) {
                 let got = matmul(k, 1, w, &x[..n_rows * d_in]);
                 let wrong = got
                     .iter()
@@ -329,14 +329,13 @@ fn extreme_codes_do_not_overflow() {
                 set_scales(ty, block, [1.0; 2]);
             }
             let w = Matrix::new(ty, 1, 512, &bytes).unwrap();
-            // One row, and enough of them for matrix tiles.
+            // One row, two, and enough of them for matrix tiles.
             let x = [sign; 33 * 512];
             let want = by_the_rule(ty, &rows_of_blocks(w)[0], &filled(k, 1, 512, &x[..512]), 0);
-            for y in matmul(k, 1, w, &x[..512])
-                .into_iter()
-                .chain(matmul(k, 1, w, &x))
-            {
-                assert_eq!(y.to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
+            for n_rows in [1, 2, 33] {
+                for y in matmul(k, 1, w, &x[..n_rows * 512]) {
+                    assert_eq!(y.to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
+                }
             }
         }
     }
@@ -372,8 +371,8 @@ fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
         let w = Matrix::new(ty, 83, d_in, &bytes).unwrap();
         let x = random.floats(300 * d_in);
         let alone: Vec<f32> = x.chunks(d_in).flat_map(|x| matmul(k, 1, w, x)).collect();
-        let shapes = [
-            (2, 1),
+        let few = (2..=9).map(|n_rows| (n_rows, 1));
+        let many = [
             (2, 5),
             (3, 3),
             (7, 2),
@@ -385,7 +384,7 @@ fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
             (300, 2),
             (300, 5),
         ];
-        for (n_rows, n_threads) in shapes {
+        for (n_rows, n_threads) in few.chain(many) {
             let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
             assert_eq!(
                 bits(&got),

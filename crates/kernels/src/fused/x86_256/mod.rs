@@ -30,6 +30,19 @@ use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;
 
+/// Up to how many activation rows are multiplied here, not as a panel: T types up to four at a time,
+/// others one by one where making a panel takes longer (measured on Zen 4).
+pub(crate) const fn few(format: Format) -> usize {
+    match format {
+        Format::IQ2_S | Format::TQ2_0 => 2,
+        Format::IQ2_XS => 3,
+        Format::IQ1_S => 6,
+        Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::IQ1_M => 9,
+        _ => 1,
+    }
+}
+
 /// A format with a fused kernel.
 trait FourRows: KQuant {
     /// A block of each of four rows, without the scale of the activations; `prefetch(i)` is called
@@ -67,7 +80,7 @@ macro_rules! impl_four_rows {
 
 macro_rules! call {
     (trellis $ty:ident $isa:ident $row_tile:ident) => {
-        trellis::fours::<$ty, _>($isa.avx2(), $row_tile)
+        trellis::k_quant::<$ty, _>($isa.avx2(), $row_tile)
     };
     ($kernel:ident $ty:ident $isa:ident $row_tile:ident) => {
         fours::<$ty>($isa.avx2(), $row_tile)
@@ -94,8 +107,17 @@ macro_rules! fused {
 }
 formats!(fused);
 
+/// Multiplies a row tile, one activation row after the other.
 #[inline(always)]
-fn fours<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
+fn fours<F: FourRows>(isa: Avx2, mut row_tile: RowTile<'_>) {
+    while !row_tile.rows.is_empty() {
+        fours_of_row::<F>(isa, row_tile.take_rows(1));
+    }
+}
+
+/// One activation row.
+#[inline(always)]
+fn fours_of_row<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
     let (x, d_out) = (row_tile.x.q8_256(), row_tile.w.d_out());
     let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(4) {

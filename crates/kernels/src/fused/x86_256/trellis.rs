@@ -1,61 +1,143 @@
-//! As `k_quants.rs`, for T2, T3 and T4: four weight rows, half a block at a time.
+//! As `k_quants.rs`, for T2, T3 and T4: four weight rows and up to four activation rows, half a block
+//! at a time.
 //!
 //! The steps are those of `fused/x86_512/trellis.rs`, with shifts in place of rotations, a byte
 //! shuffle for each 16 levels, and pairs of products that a scale of their sub-block multiplies.
 //! A shorter block at the end of a row is read by masked loads, which do not reach behind it.
 
-use super::k_quants::{Input, unknown};
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
+use super::k_quants::unknown;
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::NextTile;
 use crate::format::trellis::Leveled;
 use crate::fused::masked::{dwords_256, qwords_256};
-use crate::fused::x86_512::{four_rows, store};
+use crate::fused::x86_512::{four_rows, store_few};
 use crate::isa::avx2::{Avx2, proven};
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
-/// Multiplies a row tile.
+/// Multiplies a row tile, up to [`AT_ONCE`] activation rows at a time: codes are unpacked once for
+/// all of them. Three are four, the last of them twice.
 #[inline(always)]
-pub(crate) fn fours<F: Leveled<B>, const B: usize>(isa: Avx2, row_tile: RowTile<'_>) {
+pub(crate) fn k_quant<F: Leveled<B>, const B: usize>(isa: Avx2, mut row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("x86_256::trellis");
-    let w = row_tile.w;
-    let n_last = row_tile.w.d_in() % 256 / 32;
-    let next = NextTile::new(&row_tile, w.d_out());
-    for r in (0..w.d_out()).step_by(4) {
-        let places = [r, r + 1, r + 2, r + 3];
-        let [first, second, third, fourth] = four_rows(w, F::blocks, places);
-        let next = next.behind(r * w.row(0).len());
-        let n_whole = first.len();
-        let mut out = isa.no_four();
-        for (b, (((first, second), third), fourth)) in
-            first.iter().zip(second).zip(third).zip(fourth).enumerate()
-        {
-            let (input, scale) = input(&row_tile, b);
-            let v = isa.trellis::<F, B>([first, second, third, fourth], input, |i| {
-                next.block(isa, 4 * b + i, B)
-            });
-            out = isa.add_four(out, scale, v);
+    while !row_tile.rows.is_empty() {
+        let few = row_tile.take_rows(AT_ONCE);
+        match few.rows.len() {
+            1 => fours_of::<F, B, 1>(isa, few),
+            2 => fours_of::<F, B, 2>(isa, few),
+            _ => fours_of::<F, B, AT_ONCE>(isa, few),
         }
-        if n_last > 0 {
-            let tails = four_rows(w, |row| row.as_chunks::<B>().1, places);
-            let (input, scale) = input(&row_tile, n_whole);
-            out = isa.add_four(out, scale, isa.short_trellis::<F, B>(tails, n_last, input));
-        }
-        store(load(&out), places, &mut row_tile.acc[..w.d_out()]);
     }
 }
 
-/// Block `b` of the activation row of a row tile, and its scale.
+/// Activation rows at once.
+const AT_ONCE: usize = 4;
+/// The weight rows of a row tile.
+const PLACES: [[usize; 4]; 4] = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]];
+
+/// Multiplies T activation rows.
 #[inline(always)]
-fn input<'a>(row_tile: &RowTile<'a>, b: usize) -> (Input<'a>, f32) {
-    let x = row_tile.x.q8_256();
-    let at = x.at(b, row_tile.rows.start);
-    let input = Input {
-        codes: &x.codes[at].0,
-        sums: &x.sums[at],
-    };
-    (input, x.scales[at])
+fn fours_of<F: Leveled<B>, const B: usize, const T: usize>(isa: Avx2, row_tile: RowTile<'_>) {
+    let d_out = row_tile.w.d_out();
+    let places = &PLACES[..d_out.div_ceil(4)];
+    let mut out = [[isa.no_four(); T]; 4];
+    add_blocks::<F, B, T>(isa, &row_tile, places, &mut out);
+    if row_tile.w.d_in() % 256 > 0 {
+        add_tails::<F, B, T>(isa, &row_tile, places, &mut out);
+    }
+    for (out, places) in out.iter().zip(places) {
+        store_few(out, *places, d_out, row_tile.width, row_tile.acc);
+    }
+}
+
+/// Adds the whole blocks of all weight rows, block by block, because each block of activations is
+/// put into the order of symbols first.
+#[inline(always)]
+fn add_blocks<F: Leveled<B>, const B: usize, const T: usize>(
+    isa: Avx2,
+    row_tile: &RowTile<'_>,
+    places: &[[usize; 4]],
+    out: &mut [[__m128; T]; 4],
+) {
+    let (w, n) = (row_tile.w, places.len());
+    let next = NextTile::new(row_tile, w.d_out());
+    let mut rows = [four_rows(w, F::blocks, places[0]); 4];
+    for i in 1..n {
+        rows[i] = four_rows(w, F::blocks, places[i]);
+    }
+    for b in 0..rows[0][0].len() {
+        let inputs = OrderedInputs::<T>::new(isa, row_tile, b);
+        for i in 0..n {
+            let blocks = [
+                &rows[i][0][b],
+                &rows[i][1][b],
+                &rows[i][2][b],
+                &rows[i][3][b],
+            ];
+            let v = isa
+                .trellis::<F, B, T>(blocks, &inputs, |r| next.block(isa, 4 * (n * b + i) + r, B));
+            out[i] = inputs.add(isa, out[i], v);
+        }
+    }
+}
+
+/// Adds the shorter block that ends each weight row.
+#[inline(always)]
+fn add_tails<F: Leveled<B>, const B: usize, const T: usize>(
+    isa: Avx2,
+    row_tile: &RowTile<'_>,
+    places: &[[usize; 4]],
+    out: &mut [[__m128; T]; 4],
+) {
+    let (w, n_whole) = (row_tile.w, row_tile.w.d_in() / 256);
+    let inputs = OrderedInputs::<T>::new(isa, row_tile, n_whole);
+    for i in 0..places.len() {
+        let tails = four_rows(w, |row| row.as_chunks::<B>().1, places[i]);
+        let v = isa.short_trellis::<F, B, T>(tails, w.d_in() % 256 / 32, &inputs);
+        out[i] = inputs.add(isa, out[i], v);
+    }
+}
+
+/// A block of some activation rows, in the order of symbols.
+struct OrderedInputs<'a, const T: usize> {
+    x: [[[__m256i; 4]; 2]; T],
+    sums: [&'a [i16; 16]; T],
+    scales: [f32; T],
+}
+
+impl<'a, const T: usize> OrderedInputs<'a, T> {
+    /// Block `b` of the rows of a row tile, the last row in place of those that are missing.
+    #[inline(always)]
+    fn new(isa: Avx2, row_tile: &RowTile<'a>, b: usize) -> Self {
+        let (x, rows) = (row_tile.x.q8_256(), &row_tile.rows);
+        let first = x.at(b, rows.start);
+        let mut inputs = Self {
+            x: [isa.ordered(&x.codes[first].0); T],
+            sums: [&x.sums[first].of_32.whole; T],
+            scales: [x.scales[first]; T],
+        };
+        for t in 1..T {
+            let at = first + t.min(rows.len() - 1);
+            inputs.x[t] = isa.ordered(&x.codes[at].0);
+            inputs.sums[t] = &x.sums[at].of_32.whole;
+            inputs.scales[t] = x.scales[at];
+        }
+        inputs
+    }
+
+    /// `out` plus `v` times the scales.
+    #[inline(always)]
+    fn add(&self, isa: Avx2, out: [__m128; T], v: [__m128; T]) -> [__m128; T] {
+        let mut out = out;
+        for t in 0..T {
+            out[t] = isa.add_four(out[t], self.scales[t], v[t]);
+        }
+        out
+    }
 }
 
 /// A block in registers: qword b of both belongs to sub-block b.
@@ -196,29 +278,22 @@ impl Avx2 {
         fn of_table(self, table: &[u8; 16], low: __m256i) -> __m256i {
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load(table)), low)
         }
-        /// `isum` of a block in some parts.
-        fn dot_labels(
-            self,
-            codes: &[u8; 64],
-            words: HalfWords,
-            n_upper: usize,
-            x: &[[__m256i; 4]; 2],
-            sums: &[i16; 16]
-        ) -> __m256i {
-            let nibbles = _mm_cvtsi32_si128(words.scales);
+        /// The scales of eight sub-blocks, twice: one more than the nibbles.
+        fn scales_of(self, nibbles: i32) -> __m256i {
+            let nibbles = _mm_cvtsi32_si128(nibbles);
             let nibbles = _mm_unpacklo_epi8(nibbles, _mm_srli_epi16::<4>(nibbles));
             let scales = _mm_add_epi8(_mm_and_si128(nibbles, _mm_set1_epi8(15)), _mm_set1_epi8(1));
-            let scales = _mm_cvtepu8_epi16(scales);
-            // 64 is subtracted from the codes.
+            _mm256_broadcastsi128_si256(_mm_cvtepu8_epi16(scales))
+        }
+        /// Four of those scales, each for the products of its sub-block.
+        fn scales_of_half(self, scales: __m256i, half: usize) -> __m256i {
+            _mm256_shuffle_epi8(scales, load(&SCALES_OF_HALVES[half]))
+        }
+        /// What lowers codes, from which 64 is subtracted.
+        fn lowered(self, scales: __m256i, sums: &[i16; 16]) -> __m256i {
+            let scales = _mm256_castsi256_si128(scales);
             let offset = _mm_slli_epi32::<6>(_mm_madd_epi16(scales, load_at(sums, 0)));
-            let start = _mm256_zextsi128_si256(_mm_sub_epi32(_mm_setzero_si128(), offset));
-            let scales = _mm256_broadcastsi128_si256(scales);
-            let [low, high] = &SCALES_OF_HALVES;
-            let of_low = _mm256_shuffle_epi8(scales, load(low));
-            let half = [words.x[0], words.upper[0]];
-            let sum = self.add_half(start, codes, half, n_upper, &x[0], of_low);
-            let of_high = _mm256_shuffle_epi8(scales, load(high));
-            self.add_half(sum, codes, [words.x[1], words.upper[1]], n_upper, &x[1], of_high)
+            _mm256_zextsi128_si256(_mm_sub_epi32(_mm_setzero_si128(), offset))
         }
         fn no_sum(self) -> __m256i { _mm256_setzero_si256() }
         fn scaled_four(self, k: f32, d: &[u16; 4], totals: __m128) -> __m128 {
@@ -227,28 +302,44 @@ impl Avx2 {
         }
     }
 
-    /// `sum` and the products of half a block. Written out: a loop over symbols would not be
+    /// `sums` and the products of half a block. Written out: a loop over symbols would not be
     /// unrolled for all formats.
     #[inline(always)]
-    fn add_half(
+    fn add_half<const T: usize>(
         self,
-        sum: __m256i,
+        sums: [__m256i; T],
         codes: &[u8; 64],
         half: [__m256i; 2],
         n_upper: usize,
-        x: &[__m256i; 4],
+        x: [&[__m256i; 4]; T],
         scales: __m256i,
-    ) -> __m256i {
+    ) -> [__m256i; T] {
         let low = self.nibbles_of_symbols(half[0]);
         let upper = half[1];
         let code = self.code_of::<0, 0, 1>(codes, low[0], upper, n_upper);
-        let sum = self.add_pairs(sum, code, x[0], scales);
+        let sums = self.add_code::<T, 0>(sums, code, x, scales);
         let code = self.code_of::<1, 2, 3>(codes, low[1], upper, n_upper);
-        let sum = self.add_pairs(sum, code, x[1], scales);
+        let sums = self.add_code::<T, 1>(sums, code, x, scales);
         let code = self.code_of::<2, 4, 5>(codes, low[2], upper, n_upper);
-        let sum = self.add_pairs(sum, code, x[2], scales);
+        let sums = self.add_code::<T, 2>(sums, code, x, scales);
         let code = self.code_of::<3, 6, 7>(codes, low[3], upper, n_upper);
-        self.add_pairs(sum, code, x[3], scales)
+        self.add_code::<T, 3>(sums, code, x, scales)
+    }
+
+    /// `sums` and the products of symbols 4j + S.
+    #[inline(always)]
+    fn add_code<const T: usize, const S: usize>(
+        self,
+        sums: [__m256i; T],
+        code: __m256i,
+        x: [&[__m256i; 4]; T],
+        scales: __m256i,
+    ) -> [__m256i; T] {
+        let mut sums = sums;
+        for t in 0..T {
+            sums[t] = self.add_pairs(sums[t], code, x[t][S], scales);
+        }
+        sums
     }
 
     /// A block of activations in the order of symbols.
@@ -258,54 +349,78 @@ impl Avx2 {
         [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])]
     }
 
-    /// `isum` of a block in some parts.
+    /// `isum` of a block in some parts, for each activation row.
     #[inline(always)]
-    fn dot_words<F: Leveled<B>, const B: usize>(
+    fn dot_words<F: Leveled<B>, const B: usize, const T: usize>(
         self,
         words: HalfWords,
-        xs: &[[__m256i; 4]; 2],
-        x: &Input<'_>,
-    ) -> __m256i {
+        inputs: &OrderedInputs<'_, T>,
+    ) -> [__m256i; T] {
         let codes = const { &F::CODES };
-        let sums = &x.sums.of_32.whole;
-        self.dot_labels(codes, words, F::N_UPPER, unknown(xs), sums)
+        let scales = self.scales_of(words.scales);
+        let x = unknown(&inputs.x);
+        let (mut sums, mut low, mut high) = ([self.no_sum(); T], [&x[0][0]; T], [&x[0][1]; T]);
+        for t in 0..T {
+            sums[t] = self.lowered(scales, inputs.sums[t]);
+            (low[t], high[t]) = (&x[t][0], &x[t][1]);
+        }
+        let half = [words.x[0], words.upper[0]];
+        let of_low = self.scales_of_half(scales, 0);
+        let sums = self.add_half(sums, codes, half, F::N_UPPER, low, of_low);
+        let half = [words.x[1], words.upper[1]];
+        let of_high = self.scales_of_half(scales, 1);
+        self.add_half(sums, codes, half, F::N_UPPER, high, of_high)
     }
 
-    /// A block of each of four rows, without the scale of the activations.
+    /// A block of each of four rows, without the scales of the activations.
     #[inline(always)]
-    fn trellis<F: Leveled<B>, const B: usize>(
+    fn trellis<F: Leveled<B>, const B: usize, const T: usize>(
         self,
         blocks: [&[u8; B]; 4],
-        x: Input<'_>,
+        inputs: &OrderedInputs<'_, T>,
         prefetch: impl Fn(usize),
-    ) -> __m128 {
-        let xs = self.ordered(x.codes);
-        let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
+    ) -> [__m128; T] {
+        let (mut d, mut dots) = ([0; 4], [[self.no_sum(); T]; 4]);
         for r in 0..4 {
             prefetch(r);
             let block = unknown(blocks[r]);
             d[r] = u16::from_le_bytes([block[0], block[1]]);
             let words = self.whole_words(block, F::N_UPPER);
-            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
+            dots[r] = self.dot_words::<F, B, T>(words, inputs);
         }
-        self.scaled_four(F::K, &d, self.four_totals(dots))
+        self.scaled_fours(F::K, &d, &dots)
     }
 
     /// The same of the shorter block of `n` sub-blocks that ends each row.
     #[inline(always)]
-    fn short_trellis<F: Leveled<B>, const B: usize>(
+    fn short_trellis<F: Leveled<B>, const B: usize, const T: usize>(
         self,
         rows: [&[u8]; 4],
         n: usize,
-        x: Input<'_>,
-    ) -> __m128 {
-        let xs = self.ordered(x.codes);
-        let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
+        inputs: &OrderedInputs<'_, T>,
+    ) -> [__m128; T] {
+        let (mut d, mut dots) = ([0; 4], [[self.no_sum(); T]; 4]);
         for r in 0..4 {
             d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
             let words = self.short_words(rows[r], n, F::N_UPPER);
-            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
+            dots[r] = self.dot_words::<F, B, T>(words, inputs);
         }
-        self.scaled_four(F::K, &d, self.four_totals(dots))
+        self.scaled_fours(F::K, &d, &dots)
+    }
+
+    /// `d·K·isum` of four rows, for each activation row.
+    #[inline(always)]
+    fn scaled_fours<const T: usize>(
+        self,
+        k: f32,
+        d: &[u16; 4],
+        dots: &[[__m256i; T]; 4],
+    ) -> [__m128; T] {
+        let mut fours = [self.no_four(); T];
+        for t in 0..T {
+            let totals = self.four_totals([dots[0][t], dots[1][t], dots[2][t], dots[3][t]]);
+            fours[t] = self.scaled_four(k, d, totals);
+        }
+        fours
     }
 }

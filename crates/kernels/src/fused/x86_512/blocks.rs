@@ -56,6 +56,15 @@ impl Prefetch for StridedPrefetch {
     }
 }
 
+/// Nothing, where the blocks are multiplied again.
+#[derive(Clone, Copy)]
+pub(crate) struct NoPrefetch;
+
+impl Prefetch for NoPrefetch {
+    #[inline(always)]
+    fn prefetch(self, _: Avx512, _: &[u8], _: usize, _: usize) {}
+}
+
 /// As many lines as the 4×4 blocks have, in the order of memory, from byte `at` of `bytes` on.
 #[derive(Clone, Copy)]
 pub(crate) struct LinearPrefetch<'a> {

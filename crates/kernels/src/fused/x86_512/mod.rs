@@ -34,8 +34,23 @@ use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::isa::memory::load;
 use crate::registry::{Format, formats};
-use blocks::{Four32, Inputs256, LINE, LinearPrefetch, Prefetch, StridedPrefetch};
+use blocks::{Four32, Inputs256, LINE, LinearPrefetch, NoPrefetch, Prefetch, StridedPrefetch};
 use std::arch::x86_64::{__m128, __m512};
+
+/// Up to how many activation rows are multiplied here, two at a time, not as a panel. Measured on
+/// Zen 4, weights in memory: blocks are in the L1 for the second row, and a panel takes as long as
+/// 1.5 to 2.6 rows however few it has.
+pub(crate) const fn few(format: Format) -> usize {
+    match format {
+        Format::Q4_0 | Format::Q5_0 | Format::IQ4_NL => 2,
+        Format::Q2_K | Format::Q4_K | Format::Q5_K | Format::Q6_K => 2,
+        Format::IQ1_S | Format::IQ3_S | Format::TQ1_0 | Format::TQ2_0 => 2,
+        Format::Q8_0 => 3,
+        Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::IQ1_M => 9,
+        _ => 1,
+    }
+}
 
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
@@ -150,58 +165,102 @@ formats!(fused);
 #[inline(always)]
 fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
+    mut row_tile: RowTile<'_>,
+) {
+    while !row_tile.rows.is_empty() {
+        if O::FEW && row_tile.rows.len() > 1 {
+            few_of_256::<F, B, O, 2>(isa, row_tile.take_rows(2));
+        } else {
+            few_of_256::<F, B, O, 1>(isa, row_tile.take_rows(1));
+        }
+    }
+}
+
+/// T activation rows.
+#[inline(always)]
+fn few_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order, const T: usize>(
+    isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); T]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
-            let quad = F::quad(
-                isa,
-                fours.map(|row| &row[q]),
-                inputs_256(&row_tile, 4 * q),
-                prefetch,
-            );
-            out = isa.add_quad(out, quad, 4);
+            let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
+            add_256::<F, B, 4, T>(isa, &row_tile, &mut out, (four, 4 * q), prefetch);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
         let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
-        out = match rests[0].len() {
-            0 => out,
-            1 => rest_256::<F, B, 1>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-            2 => rest_256::<F, B, 2>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-            _ => rest_256::<F, B, 3>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-        };
-        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
+        match rests[0].len() {
+            0 => {}
+            1 => rest_256::<F, B, 1, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            2 => rest_256::<F, B, 2, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            _ => rest_256::<F, B, 3, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+        }
+        store_few(
+            &out,
+            places,
+            row_tile.w.d_out(),
+            row_tile.width,
+            row_tile.acc,
+        );
     }
 }
 
-/// `out` plus the last N blocks, from block `b` on.
+/// Adds N blocks, from block `b` on, to `out` of each activation row; the first one prefetches.
 #[inline(always)]
-fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
+fn add_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize, const T: usize>(
     isa: Avx512,
     row_tile: &RowTile<'_>,
-    (out, b): (__m128, usize),
-    rests: [&[[u8; B]]; 4],
+    out: &mut [__m128; T],
+    (rows, b): ([&[[u8; B]; N]; 4], usize),
     prefetch: impl Prefetch,
-) -> __m128 {
-    let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
-    isa.add_quad(
-        out,
-        F::quad::<N>(isa, rows, inputs_256(row_tile, b), prefetch),
-        N,
-    )
+) {
+    let first = row_tile.rows.start;
+    let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first, b), prefetch);
+    out[0] = isa.add_quad(out[0], quad, N);
+    for t in 1..T {
+        let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first + t, b), NoPrefetch);
+        out[t] = isa.add_quad(out[t], quad, N);
+    }
 }
 
-/// Blocks of the activation row of a row tile, from block `b` on.
+/// The last N blocks, from block `b` on.
 #[inline(always)]
-fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, b: usize) -> Inputs256<'a, N> {
+fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize, const T: usize>(
+    isa: Avx512,
+    row_tile: &RowTile<'_>,
+    out: &mut [__m128; T],
+    (rests, b): ([&[[u8; B]]; 4], usize),
+    prefetch: impl Prefetch,
+) {
+    let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
+    add_256::<F, B, N, T>(isa, row_tile, out, (rows, b), prefetch);
+}
+
+/// Stores four weight rows of each activation row; `acc` is `[rows, width]`.
+#[inline(always)]
+pub(crate) fn store_few(
+    out: &[__m128],
+    places: [usize; 4],
+    d_out: usize,
+    width: usize,
+    acc: &mut [f32],
+) {
+    for (out, acc) in out.iter().zip(acc.chunks_exact_mut(width)) {
+        store(load(out), places, &mut acc[..d_out]);
+    }
+}
+
+/// Blocks of activation row `t`, from block `b` on.
+#[inline(always)]
+fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, t: usize, b: usize) -> Inputs256<'a, N> {
     let x = row_tile.x.q8_256();
-    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), row_tile.rows.start));
+    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), t));
     Inputs256 {
         codes: std::array::from_fn(|c| &x.codes[at[c]].0),
         sums: std::array::from_fn(|c| &x.sums[at[c]]),
@@ -212,45 +271,79 @@ fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, b: usize) -> Inputs256
 #[inline(always)]
 fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
+    mut row_tile: RowTile<'_>,
+) {
+    while !row_tile.rows.is_empty() {
+        if O::FEW && row_tile.rows.len() > 1 {
+            few_of_32::<F, B, O, 2>(isa, row_tile.take_rows(2));
+        } else {
+            few_of_32::<F, B, O, 1>(isa, row_tile.take_rows(1));
+        }
+    }
+}
+
+/// T activation rows.
+#[inline(always)]
+fn few_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order, const T: usize>(
+    isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
-    let (x, t) = (row_tile.x.q8_32(), row_tile.rows.start);
-    let input = |q: usize| {
-        let (at, half) = (x.at(q / 2, t), q % 2);
-        let (sums, scales) = (
-            x.sums[at].as_chunks().0[half],
-            x.scales[at].as_chunks().0[half],
-        );
-        Four32 {
-            codes: &x.codes[at].0.as_chunks().0[half],
-            sums,
-            scales,
-        }
-    };
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); T]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
-            out = isa.add_quad(
-                out,
-                F::quad(isa, fours.map(|row| &row[q]), input(q), prefetch),
-                4,
-            );
+            let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
+            add_32::<F, B, T>(isa, &row_tile, &mut out, (four, q, 4), prefetch);
         }
-        if rows[0].len() > 4 * n_fours {
+        let n_left = rows[0].len() - 4 * n_fours;
+        if n_left > 0 {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
+            let four = [&rests[0], &rests[1], &rests[2], &rests[3]];
             let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
-            out = isa.add_quad(
-                out,
-                F::quad(isa, rests.each_ref(), input(n_fours), prefetch),
-                rows[0].len() - 4 * n_fours,
-            );
+            add_32::<F, B, T>(isa, &row_tile, &mut out, (four, n_fours, n_left), prefetch);
         }
-        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
+        store_few(
+            &out,
+            places,
+            row_tile.w.d_out(),
+            row_tile.width,
+            row_tile.acc,
+        );
+    }
+}
+
+/// Adds the first `n` of the `q`-th four blocks to `out` of each activation row; the first one
+/// prefetches.
+#[inline(always)]
+fn add_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, const T: usize>(
+    isa: Avx512,
+    row_tile: &RowTile<'_>,
+    out: &mut [__m128; T],
+    (rows, q, n): ([&[[u8; B]; 4]; 4], usize, usize),
+    prefetch: impl Prefetch,
+) {
+    let first = row_tile.rows.start;
+    let quad = F::quad(isa, rows, input_32(row_tile, first, q), prefetch);
+    out[0] = isa.add_quad(out[0], quad, n);
+    for t in 1..T {
+        let quad = F::quad(isa, rows, input_32(row_tile, first + t, q), NoPrefetch);
+        out[t] = isa.add_quad(out[t], quad, n);
+    }
+}
+
+/// The `q`-th four blocks of activation row `t`.
+#[inline(always)]
+fn input_32<'a>(row_tile: &RowTile<'a>, t: usize, q: usize) -> Four32<'a> {
+    let x = row_tile.x.q8_32();
+    let (at, half) = (x.at(q / 2, t), q % 2);
+    Four32 {
+        codes: &x.codes[at].0.as_chunks().0[half],
+        sums: x.sums[at].as_chunks().0[half],
+        scales: x.scales[at].as_chunks().0[half],
     }
 }
 
@@ -260,10 +353,27 @@ pub(crate) fn float<F: FloatFormat>(isa: Avx512, row_tile: RowTile<'_>) {
     float_in::<F, Strided>(isa, row_tile)
 }
 
+/// Up to how many activation rows [`float`] takes.
+pub(crate) const FEW_FLOATS: usize = 2;
+
 /// As [`float`], in the order `O`.
 #[inline(always)]
 pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
-    let (x, order) = (row_tile.x.f32_row(row_tile.rows.start), O::new(&row_tile));
+    if O::FEW && row_tile.rows.len() > 1 {
+        floats_of::<F, O, FEW_FLOATS>(isa, row_tile);
+    } else {
+        floats_of::<F, O, 1>(isa, row_tile);
+    }
+}
+
+/// T activation rows.
+#[inline(always)]
+fn floats_of<F: FloatFormat, O: Order, const T: usize>(isa: Avx512, row_tile: RowTile<'_>) {
+    let order = O::new(&row_tile);
+    let mut x = [row_tile.x.f32_row(row_tile.rows.start); T];
+    for t in 1..T {
+        x[t] = row_tile.x.f32_row(row_tile.rows.start + t);
+    }
     // Sixteen weights of some of the rows are a line's share of all four.
     let n_lines = 4 * LANES * size_of::<F::Weight>() / LINE;
     for i in 0..row_tile.w.d_out().div_ceil(4) {
@@ -273,18 +383,24 @@ pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<
             }
         };
         let rows = four_rows(row_tile.w, F::weights, order.rows(i));
-        let lanes = float::dots::<_, F, 4, 1>(isa, rows, [x], prefetch);
-        let mut four = [0.0; 4];
-        for r in 0..4 {
-            four[r] = total(isa.to_array(lanes[r][0]));
+        let lanes = float::dots::<_, F, 4, T>(isa, rows, x, prefetch);
+        for t in 0..T {
+            let mut four = [0.0; 4];
+            for r in 0..4 {
+                four[r] = total(isa.to_array(lanes[r][t]));
+            }
+            let acc = &mut row_tile.acc[t * row_tile.width..][..row_tile.w.d_out()];
+            store(four, order.rows(i), acc);
         }
-        store(four, order.rows(i), &mut row_tile.acc[..row_tile.w.d_out()]);
     }
 }
 
 /// The order in which rows of a row tile are computed, and the lines prefetched meanwhile.
 pub(crate) trait Order: Copy {
     type Prefetch<'a>: Prefetch;
+    /// Whether more than one activation row comes at once: kernels for that are compiled for one
+    /// order only.
+    const FEW: bool;
 
     fn new(row_tile: &RowTile<'_>) -> Self;
 
@@ -332,6 +448,7 @@ impl Strided {
 
 impl Order for Strided {
     type Prefetch<'a> = StridedPrefetch;
+    const FEW: bool = true;
 
     #[inline(always)]
     fn new(row_tile: &RowTile<'_>) -> Self {
@@ -406,6 +523,7 @@ impl Linear {
 
 impl Order for Linear {
     type Prefetch<'a> = LinearPrefetch<'a>;
+    const FEW: bool = false;
 
     #[inline(always)]
     fn new(row_tile: &RowTile<'_>) -> Self {

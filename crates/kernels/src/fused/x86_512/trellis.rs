@@ -16,7 +16,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::blocks::Prefetch;
-use super::{Order, Strided, four_rows, store};
+use super::{Order, four_rows, store_few};
 use crate::activations::{Quants, Sums};
 use crate::algo::matmul::RowTile;
 use crate::format::trellis::{BIAS, Leveled};
@@ -26,15 +26,14 @@ use crate::isa::avx512::Avx512;
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
-/// Multiplies a row tile, in the order `O` if there is VBMI: processors without it prefer
-/// [`Strided`].
+/// Multiplies a row tile.
 #[inline(always)]
 pub(crate) fn k_quant<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
     if is_x86_feature_detected!("avx512vbmi") {
         // SAFETY: the feature was detected, the others are proven by the token.
         unsafe { with_vbmi::<F, B, O>(isa, row_tile) }
     } else {
-        rows::<F, B, Strided, false>(isa, row_tile);
+        rows::<F, B, O, false>(isa, row_tile);
     }
 }
 
@@ -43,61 +42,85 @@ fn with_vbmi<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: Row
     rows::<F, B, O, true>(isa, row_tile);
 }
 
+/// Activation rows at once.
+const AT_ONCE: usize = 4;
+
 #[inline(always)]
 fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
     isa: Avx512,
-    row_tile: RowTile<'_>,
+    mut row_tile: RowTile<'_>,
 ) {
     #[cfg(test)]
     crate::testing::ran("x86_512::trellis");
+    while !row_tile.rows.is_empty() {
+        if !O::FEW {
+            few_rows::<F, B, O, VBMI, 1>(isa, row_tile.take_rows(1));
+            continue;
+        }
+        let few = row_tile.take_rows(AT_ONCE);
+        match few.rows.len() {
+            1 => few_rows::<F, B, O, VBMI, 1>(isa, few),
+            2 => few_rows::<F, B, O, VBMI, 2>(isa, few),
+            _ => few_rows::<F, B, O, VBMI, AT_ONCE>(isa, few),
+        }
+    }
+}
+
+/// T activation rows, the last one again in place of those that are missing: codes are looked up
+/// once for all of them.
+#[inline(always)]
+fn few_rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool, const T: usize>(
+    isa: Avx512,
+    row_tile: RowTile<'_>,
+) {
     let w = row_tile.w;
     let order = O::new(&row_tile);
-    let mut ordered = [isa.no_input(); 16];
+    let mut ordered = [[isa.no_input(); T]; 16];
     let inputs = OrderedInputs::new(isa, &row_tile, &mut ordered);
     let n_last = w.d_in() % 256 / 32;
     for i in 0..w.d_out().div_ceil(4) {
         let places = order.rows(i);
-        let mut out = isa.no_quad();
+        let mut out = [isa.no_quad(); T];
         let rows = four_rows(w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
             let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
-            let quad = isa.trellis::<F, B, 4, VBMI>(four, &inputs, 4 * q, prefetch);
-            out = isa.add_quad(out, quad, 4);
+            let quads = isa.trellis::<F, B, 4, VBMI, T>(four, &inputs, 4 * q, prefetch);
+            out = isa.add_quads(out, quads, 4);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
         let first = 4 * n_fours;
         let prefetch = order.prefetch(&row_tile, i, first * B);
         out = match rests[0].len() {
             0 => out,
-            1 => rest::<F, B, 1, VBMI>(isa, out, rests, &inputs, first, prefetch),
-            2 => rest::<F, B, 2, VBMI>(isa, out, rests, &inputs, first, prefetch),
-            _ => rest::<F, B, 3, VBMI>(isa, out, rests, &inputs, first, prefetch),
+            1 => rest::<F, B, 1, VBMI, T>(isa, out, rests, &inputs, first, prefetch),
+            2 => rest::<F, B, 2, VBMI, T>(isa, out, rests, &inputs, first, prefetch),
+            _ => rest::<F, B, 3, VBMI, T>(isa, out, rests, &inputs, first, prefetch),
         };
         if n_last > 0 {
             let tails = four_rows(w, |row| row.as_chunks::<B>().1, places);
-            let quad = isa.short_trellis::<F, B, VBMI>(tails, n_last, &inputs, rows[0].len());
-            out = isa.add_quad(out, quad, 1);
+            let quads = isa.short_trellis::<F, B, VBMI, T>(tails, n_last, &inputs, rows[0].len());
+            out = isa.add_quads(out, quads, 1);
         }
-        store(load(&out), places, &mut row_tile.acc[..w.d_out()]);
+        store_few(&out, places, w.d_out(), row_tile.width, row_tile.acc);
     }
 }
 
 /// `out` plus the last N whole blocks, from block `first` on.
 #[inline(always)]
-fn rest<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
+fn rest<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool, const T: usize>(
     isa: Avx512,
-    out: __m128,
+    out: [__m128; T],
     rests: [&[[u8; B]]; 4],
-    inputs: &OrderedInputs<'_>,
+    inputs: &OrderedInputs<'_, T>,
     first: usize,
     prefetch: impl Prefetch,
-) -> __m128 {
+) -> [__m128; T] {
     let rows = rests.map(|row| row.first_chunk::<N>().expect("N blocks are left"));
-    let quad = isa.trellis::<F, B, N, VBMI>(rows, inputs, first, prefetch);
-    isa.add_quad(out, quad, N)
+    let quads = isa.trellis::<F, B, N, VBMI, T>(rows, inputs, first, prefetch);
+    isa.add_quads(out, quads, N)
 }
 
 /// A block of activations in the order of symbols.
@@ -109,41 +132,57 @@ struct Ordered {
     start: __m512i,
 }
 
-/// The activation row of a row tile.
-struct OrderedInputs<'a> {
+/// The activation rows of a row tile.
+struct OrderedInputs<'a, const T: usize> {
     isa: Avx512,
     x: &'a Quants<f32, Sums>,
-    /// The row.
-    t: usize,
+    /// The rows.
+    rows: [usize; T],
     /// The first blocks, which all rows of weights share; the others are put in order again.
-    ordered: &'a [Ordered; 16],
+    ordered: &'a [[Ordered; T]; 16],
 }
 
-impl<'a> OrderedInputs<'a> {
-    /// Puts blocks of the activation row in order into `ordered`.
+impl<'a, const T: usize> OrderedInputs<'a, T> {
+    /// Puts blocks of the activation rows in order into `ordered`.
     #[inline(always)]
-    fn new(isa: Avx512, row_tile: &RowTile<'a>, ordered: &'a mut [Ordered; 16]) -> Self {
+    fn new(isa: Avx512, row_tile: &RowTile<'a>, ordered: &'a mut [[Ordered; T]; 16]) -> Self {
         let x = row_tile.x.q8_256();
-        let t = row_tile.rows.start;
+        let mut rows = [row_tile.rows.start; T];
+        for t in 1..T {
+            rows[t] += t.min(row_tile.rows.len() - 1);
+        }
         let n_blocks = row_tile.w.d_in().div_ceil(256);
         for b in 0..n_blocks.min(16) {
-            ordered[b] = isa.symbol_order(&x.codes[x.at(b, t)].0);
+            for t in 0..T {
+                ordered[b][t] = isa.symbol_order(&x.codes[x.at(b, rows[t])].0);
+            }
         }
-        Self { isa, x, t, ordered }
+        Self {
+            isa,
+            x,
+            rows,
+            ordered,
+        }
     }
 
     /// Block `b`.
     #[inline(always)]
-    fn ordered(&self, b: usize) -> Ordered {
-        match self.ordered.get(b) {
-            Some(ordered) => *ordered,
-            None => self.isa.symbol_order(&self.x.codes[self.x.at(b, self.t)].0),
+    fn ordered(&self, b: usize) -> [Ordered; T] {
+        if let Some(ordered) = self.ordered.get(b) {
+            return *ordered;
         }
+        let mut ordered = [self.isa.no_input(); T];
+        for t in 0..T {
+            ordered[t] = self
+                .isa
+                .symbol_order(&self.x.codes[self.x.at(b, self.rows[t])].0);
+        }
+        ordered
     }
 
     #[inline(always)]
-    fn scale(&self, b: usize) -> f32 {
-        self.x.scales[self.x.at(b, self.t)]
+    fn scale(&self, b: usize, t: usize) -> f32 {
+        self.x.scales[self.x.at(b, self.rows[t])]
     }
 }
 
@@ -276,22 +315,21 @@ impl Avx512 {
             let second = _mm512_mask_shuffle_epi8(second, odd, table(3), low);
             _mm512_mask_mov_epi8(first, upper, second)
         }
-        /// `acc` and the products of the symbols with these labels.
-        fn add_labels<const VBMI: bool>(
-            self, acc: __m512i, codes: &[u8; 64], label: __m512i, n_upper: usize, x: __m512i
-        ) -> __m512i {
-            let code = if VBMI {
-                _mm512_permutexvar_epi8(label, load(codes))
-            } else {
-                self.code_of(codes, label, n_upper)
-            };
-            _mm512_dpbusd_epi32(acc, code, x)
+        /// Codes by labels.
+        fn codes_of<const VBMI: bool>(self, codes: &[u8; 64], label: __m512i, n_upper: usize) -> __m512i {
+            if VBMI { _mm512_permutexvar_epi8(label, load(codes)) } else { self.code_of(codes, label, n_upper) }
+        }
+        fn add_codes(self, acc: __m512i, codes: __m512i, x: __m512i) -> __m512i {
+            _mm512_dpbusd_epi32(acc, codes, x)
         }
         /// Two sums of each sub-block times its scale, one more than its nibble.
-        fn times_scales(self, sum: __m512i, nibbles: i32) -> __m512i {
-            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), load(&NIBBLES));
-            let scales = _mm512_and_si512(scales, _mm512_set1_epi32(15));
+        fn times_scales(self, sum: __m512i, scales: __m512i) -> __m512i {
             _mm512_add_epi32(sum, _mm512_mullo_epi32(sum, scales))
+        }
+        /// The nibble of each sub-block in both of its dwords.
+        fn spread_nibbles(self, nibbles: i32) -> __m512i {
+            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), load(&NIBBLES));
+            _mm512_and_si512(scales, _mm512_set1_epi32(15))
         }
         fn no_block(self) -> __m512i { _mm512_setzero_si512() }
         fn scaled_quad(self, k: f32, d: &[u16; 16], isum: __m512, x_scales: [f32; 4]) -> __m512 {
@@ -300,71 +338,122 @@ impl Avx512 {
         }
     }
 
-    /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
-    /// all formats.
+    /// `isum` of a block in 16 parts, for each activation row. Written out: loops over labels would
+    /// not be unrolled for all formats.
     #[inline(always)]
-    fn dot_labels<const VBMI: bool>(
+    fn dot_labels<const VBMI: bool, const T: usize>(
         self,
         codes: &[u8; 64],
         words: BlockWords,
         n_upper: usize,
-        x: Ordered,
-    ) -> __m512i {
+        x: &[Ordered; T],
+    ) -> [__m512i; T] {
         let labels = self.labels(words, n_upper);
-        let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
-        let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
-        let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
-        let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
-        self.times_scales(sum, words.scales)
+        let codes = [
+            self.codes_of::<VBMI>(codes, labels[0], n_upper),
+            self.codes_of::<VBMI>(codes, labels[1], n_upper),
+            self.codes_of::<VBMI>(codes, labels[2], n_upper),
+            self.codes_of::<VBMI>(codes, labels[3], n_upper),
+        ];
+        let (scales, mut sums) = (self.spread_nibbles(words.scales), [self.no_block(); T]);
+        for t in 0..T {
+            let sum = self.add_codes(x[t].start, codes[0], x[t].x[0]);
+            let sum = self.add_codes(sum, codes[1], x[t].x[1]);
+            let sum = self.add_codes(sum, codes[2], x[t].x[2]);
+            let sum = self.add_codes(sum, codes[3], x[t].x[3]);
+            sums[t] = self.times_scales(sum, scales);
+        }
+        sums
     }
 
     /// What each of N blocks, from block `first` on, adds to the output of each row, lane
-    /// 4·block + row.
+    /// 4·block + row, for each activation row.
     #[inline(always)]
-    fn trellis<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
+    fn trellis<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool, const T: usize>(
         self,
         rows: [&[[u8; B]; N]; 4],
-        inputs: &OrderedInputs<'_>,
+        inputs: &OrderedInputs<'_, T>,
         first: usize,
         prefetch: impl Prefetch,
-    ) -> __m512 {
-        let (mut d, mut scales) = ([0; 16], [0.0; 4]);
-        let mut blocks = [self.no_block(); 4];
+    ) -> [__m512; T] {
+        let (mut d, mut scales) = ([0; 16], [[0.0; 4]; T]);
+        let mut blocks = [[self.no_block(); 4]; T];
         for c in 0..N {
             let x = inputs.ordered(first + c);
-            scales[c] = inputs.scale(first + c);
-            let mut dots = [self.no_block(); 4];
+            let mut dots = [[self.no_block(); 4]; T];
             for r in 0..4 {
                 let block = &rows[r][c];
                 prefetch.prefetch(self, block, c, r);
                 d[4 * c + r] = u16::from_le_bytes([block[0], block[1]]);
                 let words = self.whole_words(block, F::N_UPPER);
-                dots[r] = self.dot_labels::<VBMI>(&F::CODES, words, F::N_UPPER, x);
+                let sums = self.dot_labels::<VBMI, T>(&F::CODES, words, F::N_UPPER, &x);
+                for t in 0..T {
+                    dots[t][r] = sums[t];
+                }
             }
-            blocks[c] = self.fold_rows(dots);
+            for t in 0..T {
+                scales[t][c] = inputs.scale(first + c, t);
+                blocks[t][c] = self.fold_rows(dots[t]);
+            }
         }
-        self.scaled_quad(F::K, &d, self.fold_blocks(blocks), scales)
+        self.scaled_quads(F::K, &d, &blocks, &scales)
     }
 
     /// The same of the shorter block `b`, of `n` sub-blocks, that ends each row.
     #[inline(always)]
-    fn short_trellis<F: Leveled<B>, const B: usize, const VBMI: bool>(
+    fn short_trellis<F: Leveled<B>, const B: usize, const VBMI: bool, const T: usize>(
         self,
         rows: [&[u8]; 4],
         n: usize,
-        inputs: &OrderedInputs<'_>,
+        inputs: &OrderedInputs<'_, T>,
         b: usize,
-    ) -> __m512 {
+    ) -> [__m512; T] {
         let (mut d, x) = ([0; 16], inputs.ordered(b));
-        let mut dots = [self.no_block(); 4];
+        let (mut blocks, mut scales) = ([[self.no_block(); 4]; T], [[0.0; 4]; T]);
+        let mut dots = [[self.no_block(); 4]; T];
         for r in 0..4 {
             d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
             let words = self.short_words(rows[r], n, F::N_UPPER);
-            dots[r] = self.dot_labels::<VBMI>(&F::CODES, words, F::N_UPPER, x);
+            let sums = self.dot_labels::<VBMI, T>(&F::CODES, words, F::N_UPPER, &x);
+            for t in 0..T {
+                dots[t][r] = sums[t];
+            }
         }
-        let none = self.no_block();
-        let isum = self.fold_blocks([self.fold_rows(dots), none, none, none]);
-        self.scaled_quad(F::K, &d, isum, [inputs.scale(b); 4])
+        for t in 0..T {
+            (blocks[t][0], scales[t]) = (self.fold_rows(dots[t]), [inputs.scale(b, t); 4]);
+        }
+        self.scaled_quads(F::K, &d, &blocks, &scales)
+    }
+
+    /// `dx·(d·K·isum)` of four blocks of four rows, for each activation row.
+    #[inline(always)]
+    fn scaled_quads<const T: usize>(
+        self,
+        k: f32,
+        d: &[u16; 16],
+        blocks: &[[__m512i; 4]; T],
+        x_scales: &[[f32; 4]; T],
+    ) -> [__m512; T] {
+        let mut quads = [self.scaled_quad(k, d, self.fold_blocks(blocks[0]), x_scales[0]); T];
+        for t in 1..T {
+            quads[t] = self.scaled_quad(k, d, self.fold_blocks(blocks[t]), x_scales[t]);
+        }
+        quads
+    }
+
+    /// `out` plus the first `n` blocks of each.
+    #[inline(always)]
+    fn add_quads<const T: usize>(
+        self,
+        out: [__m128; T],
+        quads: [__m512; T],
+        n: usize,
+    ) -> [__m128; T] {
+        let mut out = out;
+        for t in 0..T {
+            out[t] = self.add_quad(out[t], quads[t], n);
+        }
+        out
     }
 }
 
@@ -372,6 +461,7 @@ impl Avx512 {
 mod tests {
     use super::*;
     use crate::format::{T2, T3, T4};
+    use crate::fused::x86_512::Strided;
     use crate::testing::{Random, bits, pool};
     use crate::{Activations, Kernels, Layouts, Matrix};
     use atta_formats::TensorType;
@@ -389,34 +479,37 @@ mod tests {
         for d_in in [32, 160, 256, 576, 1984, 4928] {
             let bytes = random.weights(ty, 30, d_in, 0.01);
             let w = Matrix::new(ty, 30, d_in, &bytes).unwrap();
-            let mut x = Activations::new(1, d_in);
-            let values = random.floats(d_in);
-            x.fill(k, &pool(1), (1, d_in), Layouts::Q8_256, |_, row| {
-                row.copy_from_slice(&values)
+            let mut x = Activations::new(3, d_in);
+            let values = random.floats(3 * d_in);
+            x.fill(k, &pool(1), (3, d_in), Layouts::Q8_256, |t, row| {
+                row.copy_from_slice(&values[t * d_in..][..d_in])
             });
-            let row_tile = |acc| RowTile {
-                w,
-                x: &x,
-                rows: 0..1,
-                prefetch_distance: 0,
-                acc,
-                width: 64,
-            };
-            let (mut got, mut want) = ([0.0; 64], [0.0; 64]);
-            // SAFETY: there are kernels for AVX-512, so the processor has its features.
-            unsafe { without_vbmi::<F, B>(Avx512::assume(), row_tile(&mut got)) };
-            for (i, want) in want[..30].chunks_mut(15).enumerate() {
-                let w = w.row_range(15 * i..15 * i + 15);
+            let mut want = [0.0; 3 * 64];
+            for (i, t) in (0..2).flat_map(|i| (0..3).map(move |t| (i, t))) {
                 let mut acc = [0.0; 16];
                 let input = crate::kernels::Input {
                     x: &x,
-                    rows: 0..1,
+                    rows: t..t + 1,
                     prefetch_distance: 0,
                 };
-                scalar.row_tile(w, input, &mut acc);
-                want.copy_from_slice(&acc[..15]);
+                scalar.row_tile(w.row_range(15 * i..15 * i + 15), input, &mut acc);
+                want[64 * t + 15 * i..][..15].copy_from_slice(&acc[..15]);
             }
-            assert_eq!(bits(&got[..30]), bits(&want[..30]), "{ty} {d_in}");
+            for n_rows in 1..=3 {
+                let mut got = [0.0; 3 * 64];
+                let row_tile = RowTile {
+                    w,
+                    x: &x,
+                    rows: 0..n_rows,
+                    prefetch_distance: 0,
+                    acc: &mut got,
+                    width: 64,
+                };
+                // SAFETY: there are kernels for AVX-512, so the processor has its features.
+                unsafe { without_vbmi::<F, B>(Avx512::assume(), row_tile) };
+                let n = 64 * n_rows;
+                assert_eq!(bits(&got[..n]), bits(&want[..n]), "{ty} {d_in} {n_rows}");
+            }
         }
     }
 

@@ -20,10 +20,11 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
             _ if cfg!(feature = "avx512") || cfg!(not(target_arch = "x86_64")) => "panel",
             _ => "gemv",
         };
+        let few = if alone == "gemv" { many } else { alone };
         for d_in in [512, 576, 96] {
             let bytes = random.weights(ty, 37, d_in, 0.01);
             let w = Matrix::new(ty, 37, d_in, &bytes).unwrap();
-            for (n_rows, kernel) in [(1, alone), (2, many), (8, many)] {
+            for (n_rows, kernel) in [(1, alone), (2, few), (8, few), (9, many)] {
                 kernels_that_ran();
                 matmul(k, 1, w, &random.floats(n_rows * d_in));
                 assert_eq!(
