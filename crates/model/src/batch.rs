@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use atta_kernels::math::{all_below, all_finite};
 
+use crate::AdapterSet;
+
 /// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0.
 /// No real model comes near this.
 const MAX_RESIDUAL: f32 = 1e15;
@@ -40,16 +42,6 @@ pub enum Input {
     Embedding(usize),
     /// A residual: row `i` of [`Batch::hidden`]; for an executor that does not own the first layer.
     Hidden(usize),
-}
-
-/// The adapters (such as LoRA) that a row is computed with. It is part of what a state depends on.
-/// The empty set is the only one so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct AdapterSet(());
-
-impl AdapterSet {
-    /// No adapters.
-    pub const EMPTY: Self = Self(());
 }
 
 /// The result that a row wants.

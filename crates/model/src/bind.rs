@@ -19,7 +19,7 @@ use atta_store::{
 };
 
 use crate::{
-    Error, Member, MemberPart, Placement, Role, Share, TensorReq, arch,
+    Adapter, Error, Member, MemberPart, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
     spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
@@ -40,6 +40,7 @@ pub struct Model {
     share: Share,
     /// Whose rows of the divided matrices are bound; `None`: all.
     member: Option<Member>,
+    adapters: Vec<Adapter>,
     _vectors: Reservation,
 }
 
@@ -177,8 +178,20 @@ impl Model {
             balances,
             share,
             member,
+            adapters: Vec::new(),
             _vectors: vectors,
         })
+    }
+
+    /// Adds adapters, which rows of batches may name by their index.
+    #[must_use]
+    pub fn with_adapters(self, adapters: Vec<Adapter>) -> Self {
+        Self { adapters, ..self }
+    }
+
+    /// Its adapters.
+    pub fn adapters(&self) -> &[Adapter] {
+        &self.adapters
     }
 
     /// Whose rows of the divided matrices are loaded; `None`: all.

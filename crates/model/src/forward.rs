@@ -25,6 +25,7 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
+    adapters::{Adapted, Adapting},
     blocks::{
         Normalize, Pass, RowNorm, Scratch, add_laurel, add_ngrams, add_to_other_streams, attention,
         begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
@@ -73,6 +74,13 @@ impl Cpu {
             kernels: self.kernels,
             pool: &self.pool,
             products: Products::new(self.kernels, &self.pool, self.members.as_mut()),
+            adapting: Adapting::new(
+                self.kernels,
+                &self.pool,
+                self.model.adapters(),
+                &batch.rows,
+                &mut self.adapter_scratch,
+            ),
             rows: &batch.rows,
             steps: &self.steps,
             runs: &self.runs,
@@ -170,12 +178,27 @@ impl Cpu {
                 if let Some(mean) = mean {
                     self.kernels.add_assign(x, mean);
                 }
-                if scale != 1.0 {
-                    x.iter_mut().for_each(|x| *x *= scale);
-                }
             }
         }
+        self.adapt_embeddings(&batch.rows);
+        if scale != 1.0 {
+            let rows = batch.rows.iter().zip(self.scratch.x.chunks_exact_mut(d));
+            rows.filter(|(row, _)| row.token().is_some())
+                .for_each(|(_, x)| x.iter_mut().for_each(|x| *x *= scale));
+        }
         Ok(())
+    }
+
+    /// Adds the adapters' parts to the embeddings of tokens.
+    fn adapt_embeddings(&mut self, rows: &[Row]) {
+        let mut adapting = Adapting::new(
+            self.kernels,
+            &self.pool,
+            self.model.adapters(),
+            rows,
+            &mut self.adapter_scratch,
+        );
+        adapting.add_to_embeddings(&mut self.scratch.x, |t| rows[t].token());
     }
 
     /// `x =` the residual of each row.
@@ -253,6 +276,15 @@ impl Cpu {
         }
         self.observer.enter(Phase::Other);
         add_mean(model, kernels, s, wanted, out);
+        let mut adapting = Adapting::new(
+            kernels,
+            &self.pool,
+            model.adapters(),
+            rows,
+            &mut self.adapter_scratch,
+        );
+        let product = Adapted::of_head(&s.act, out.all_logits_mut());
+        adapting.add_at(product, |i| wanted[i] as usize);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
         if spec.head.logit_scale != 1.0 {

@@ -12,16 +12,15 @@ use crate::{
 };
 
 impl ModelSpec {
-    /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
+    /// Whether a tensor of this name that the model may have is not computed with: it belongs to a layer behind
     /// the last one, to one that is left out or to all such layers, or to the keys and values of a
     /// layer that attends to another's.
-    fn is_idle(&self, tensor: &TensorInfo) -> bool {
+    pub(crate) fn is_idle(&self, tensor: &str) -> bool {
         let layer = tensor
-            .name
             .strip_prefix("blk.")
             .and_then(|name| name.split_once('.'));
         let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
-            let has_name = |role: &Role| role.name() == tensor.name;
+            let has_name = |role: &Role| role.name() == tensor;
             return ROPE_ROLES.iter().any(has_name) && self.left_out().next().is_some();
         };
         let n_layers = self.layers.len();
@@ -115,7 +114,7 @@ pub(super) fn match_tensors<'a>(
     check_together(reqs, &all, directory)?;
     let unused = |t: &&TensorInfo| unused.contains(t.name.as_str());
     for left in directory.tensors().iter().filter(unused) {
-        if !spec.is_idle(left) {
+        if !spec.is_idle(&left.name) {
             return Err(Error::UnusedTensor(left.name.clone()));
         }
     }
