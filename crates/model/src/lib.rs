@@ -29,7 +29,7 @@ mod share;
 pub mod spec;
 mod tensors;
 
-pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS};
+pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model, ModelCost, PartCost};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};

@@ -6,7 +6,7 @@
 
 pub(crate) mod constraint;
 mod context;
-mod lora;
+pub(crate) mod lora;
 pub(crate) mod model;
 mod output;
 pub(crate) mod ring;

@@ -28,6 +28,8 @@ mod join;
 #[cfg(all(feature = "leap", unix))]
 mod leap;
 mod logits;
+#[cfg(all(feature = "lora", feature = "chat", feature = "convert"))]
+mod lora;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(feature = "perplexity")]

@@ -54,7 +54,12 @@ impl Adapter {
             let [a, b] = [found.a, found.b].map(start);
             for part in &found.parts {
                 let key = (part.req.role, part.req.layer);
-                all.insert(key, found.low_rank(part, [a, b], alpha));
+                if all
+                    .insert(key, found.low_rank(part, [a, b], alpha))
+                    .is_some()
+                {
+                    return refuse(format!("tensor {}: adapted twice", part.req.name()));
+                }
             }
         }
         Ok(Self {
@@ -262,7 +267,7 @@ fn check_shape(info: &TensorInfo, expected: &[usize]) -> Result<(), Error> {
 
 impl Role {
     /// Whether adapters may add to the products of this matrix.
-    fn is_adaptable(self) -> bool {
+    pub fn is_adaptable(self) -> bool {
         use Role::*;
         matches!(
             self,

@@ -15,6 +15,7 @@
 
 mod apply;
 mod bind;
+mod merge;
 
 use std::collections::HashMap;
 
@@ -25,6 +26,7 @@ use atta_store::Reservation;
 use crate::{Error, Role, blocks::MoeScratch, spec::ModelSpec};
 
 pub(crate) use apply::{Adapted, AdapterScratch, Adapting};
+pub use merge::MatrixChange;
 
 /// Most adapters of a row.
 pub const MAX_ADAPTERS: usize = 8;
