@@ -180,6 +180,11 @@ impl Error {
         matches!(self, Self::Step(NoLogits | NoScores))
     }
 
+    /// Whether adapters are not there, or do not work together.
+    pub fn is_about_adapters(&self) -> bool {
+        matches!(self, Self::Step(atta_model::Error::Adapter(_)))
+    }
+
     /// Bytes of memory to free before a retry, which may then need more; `None` for other errors.
     pub fn missing_bytes(&self) -> Option<u64> {
         match *self {

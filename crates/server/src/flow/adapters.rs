@@ -62,7 +62,6 @@ pub(crate) fn chosen(engine: &Engine, list: &[AdapterChoice]) -> Result<AdapterS
         let scale = choice.scale.unwrap_or(1.0);
         Ok(AdapterScale { adapter, scale })
     });
-    let scales = scales.collect::<Result<Vec<_>, ApiError>>();
-    let set = scales.and_then(|scales| Ok(engine.adapter_set(&scales)?));
-    set.map_err(|error| error.about("lora"))
+    let scales = scales.collect::<Result<Vec<_>, ApiError>>()?;
+    Ok(engine.adapter_set(&scales)?)
 }

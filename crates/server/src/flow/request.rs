@@ -158,7 +158,10 @@ impl<R: ApiRequest> ReceivedRequest<R> {
                 self.warn_of_name(app, &whole)?;
                 None
             }
-            Some(adapter) => Some(model.engine.adapter_named(adapter)?),
+            Some(adapter) => {
+                let found = model.engine.adapter_named(adapter);
+                Some(found.map_err(|error| ApiError::from(error).about("model"))?)
+            }
             None => None,
         };
         Ok(LoadedRequest {
