@@ -54,8 +54,11 @@ fn run(model: Model, adapter: Adapter) {
     };
     let seq = cpu.new_seq().expect("the first sequence");
     let mut set = AdapterSet::EMPTY;
-    let (adapter, scale) = (0, 0.5);
-    set.push(AdapterScale { adapter, scale }).expect("one adapter");
+    let first = AdapterScale {
+        adapter: 0,
+        scale: 0.5,
+    };
+    set.push(first).expect("one adapter");
     let mut batch = Batch::default();
     for (pos, id) in [1, 5].into_iter().enumerate() {
         batch.push_token(seq, pos, id, Want::Logits);

@@ -26,41 +26,22 @@ pub fn merge(
     scale: f32,
     notes: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let wrong = |why: String| Error::File {
-        path: path.to_owned(),
-        why,
-    };
-    let metadata = checkpoint.describe()?.metadata;
-    let spec = arch::lower(&metadata)?;
-    let files = ModelFiles::open(path).map_err(|error| wrong(error.to_string()))?;
-    let architecture = metadata.shown("general.architecture");
-    let adapter = Adapter::load(&spec, &architecture, &files, &Budget::unlimited())
-        .map_err(|error| wrong(error.to_string()))?;
-    let reqs = spec.tensors();
+    let Opened { adapter, reqs } = Opened::open(checkpoint, path)?;
     let mut left: HashSet<_> = adapter.matrices().collect();
-    check_tied(checkpoint, &left).map_err(wrong)?;
+    check_tied(checkpoint, &left).map_err(|why| wrong(path, why))?;
+    let names: HashSet<String> = checkpoint.tensors.iter().map(|t| t.name.clone()).collect();
     let mut n_quantized = 0;
     for tensor in &mut checkpoint.tensors {
         let parts = parts(tensor, &reqs, &adapter, scale);
+        if parts.is_empty() {
+            continue;
+        }
+        check_scale(tensor, &names).map_err(|why| wrong(path, why))?;
         for part in &parts {
             left.remove(&(part.role, part.layer));
         }
-        if !parts.is_empty() {
-            n_quantized += usize::from(!is_float(tensor.ty));
-            let empty: Box<dyn RowSource> = Box::new(NoRows);
-            let base = std::mem::replace(&mut tensor.rows, empty);
-            let d_row = tensor.d_row() as usize;
-            let n_rows = tensor
-                .dims
-                .get(tensor.dims.len().saturating_sub(2))
-                .copied();
-            tensor.rows = Box::new(MergedRows {
-                base,
-                parts,
-                d_row,
-                n_rows: n_rows.unwrap_or(1),
-            });
-        }
+        n_quantized += usize::from(!is_float(tensor.ty));
+        add_parts(tensor, parts);
     }
     if n_quantized > 0 {
         notes.push(format!(
@@ -71,11 +52,57 @@ pub fn merge(
     Sensitivity::remove(&mut checkpoint.metadata);
     record(checkpoint, path, scale)?;
     match left.iter().map(|(role, _)| role.name()).min() {
-        Some(name) => Err(wrong(format!(
-            "{name}: the model's file has no tensor of its own for it"
-        ))),
+        Some(name) => {
+            let why = format!("{name}: the model's file has no tensor of its own for it");
+            Err(wrong(path, why))
+        }
         None => Ok(()),
     }
+}
+
+fn wrong(path: &Path, why: impl ToString) -> Error {
+    Error::File {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+/// An adapter, and the tensors of its model.
+struct Opened {
+    adapter: Adapter,
+    reqs: Vec<TensorReq>,
+}
+
+impl Opened {
+    /// Reads an adapter for the model of a checkpoint.
+    fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Self, Error> {
+        let metadata = checkpoint.describe()?.metadata;
+        let spec = arch::lower(&metadata)?;
+        let files = ModelFiles::open(path).map_err(|error| wrong(path, error))?;
+        let architecture = metadata.shown("general.architecture");
+        let adapter = Adapter::load(&spec, &architecture, &files, &Budget::unlimited());
+        Ok(Self {
+            adapter: adapter.map_err(|error| wrong(path, error))?,
+            reqs: spec.tensors(),
+        })
+    }
+}
+
+/// Adds changes to the rows of a tensor.
+fn add_parts(tensor: &mut Tensor, parts: Vec<MergedPart>) {
+    let nothing: Box<dyn RowSource> = Box::new(NoRows);
+    let base = std::mem::replace(&mut tensor.rows, nothing);
+    tensor.rows = Box::new(MergedRows {
+        base,
+        parts,
+        d_row: tensor.d_row() as usize,
+        n_rows: n_matrix_rows(tensor),
+    });
+}
+
+/// Rows of the matrix, or of that of each expert.
+fn n_matrix_rows(tensor: &Tensor) -> u64 {
+    tensor.dims.iter().rev().nth(1).copied().unwrap_or(1)
 }
 
 fn is_float(ty: TensorType) -> bool {
@@ -115,6 +142,15 @@ fn check_tied(
     }
 }
 
+/// Refuses a matrix whose products are multiplied by a tensor of the file.
+fn check_scale(tensor: &Tensor, names: &HashSet<String>) -> Result<(), String> {
+    let stem = tensor.name.strip_suffix("weight").unwrap_or(&tensor.name);
+    match names.contains(&format!("{stem}scale")) {
+        true => Err(format!("{}: the file has a scale for it", tensor.name)),
+        false => Ok(()),
+    }
+}
+
 /// The rows of a tensor that an adapter changes.
 struct MergedPart {
     role: Role,
@@ -126,18 +162,15 @@ struct MergedPart {
 
 /// The changes of a tensor: of the matrix that it is, or of each that is a part of it.
 fn parts(tensor: &Tensor, reqs: &[TensorReq], adapter: &Adapter, scale: f32) -> Vec<MergedPart> {
-    let n_rows = tensor
-        .dims
-        .get(tensor.dims.len().saturating_sub(2))
-        .copied();
+    let n_rows = n_matrix_rows(tensor);
     let rows_of = |req: &TensorReq| {
         let fused = req.fused_in.as_ref().filter(|fused| {
             let is_it = req.fused_name().as_deref() == Some(&tensor.name);
-            is_it && n_rows == Some(fused.n_rows as u64)
+            is_it && n_rows == fused.n_rows as u64
         });
         match fused {
             Some(fused) => Some(fused.rows.start as u64..fused.rows.end as u64),
-            None => (req.name() == tensor.name).then(|| 0..n_rows.unwrap_or(1)),
+            None => (req.name() == tensor.name).then(|| 0..n_rows),
         }
     };
     let part = |req: &TensorReq| {

@@ -101,8 +101,11 @@ fn logits(path: &Path, adapter: Option<&Path>, tokens: &[u32]) -> Vec<f32> {
     if let Some(path) = adapter {
         let files = ModelFiles::open(path).unwrap();
         adapters.push(Adapter::load(model.spec(), &architecture, &files, &budget).unwrap());
-        let (adapter, scale) = (0, 1.0);
-        set.push(AdapterScale { adapter, scale }).unwrap();
+        let first = AdapterScale {
+            adapter: 0,
+            scale: 1.0,
+        };
+        set.push(first).unwrap();
     }
     let model = Arc::new(model.with_adapters(adapters));
     let size = ExecutorSize {

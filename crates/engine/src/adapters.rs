@@ -61,32 +61,45 @@ impl LoadedAdapters {
     ) -> Result<Self, Error> {
         let mut all = Self::default();
         for file in files {
-            let error = |source| Error::Model {
+            let opened = ModelFiles::open(&file.path)?;
+            let adapter = Adapter::load(spec, architecture, &opened, budget);
+            let entered = adapter.and_then(|adapter| all.enter(file, &opened, adapter));
+            entered.map_err(|source| Error::Model {
                 path: file.path.clone(),
                 source,
-            };
-            let name = file.name();
-            if all.infos.iter().any(|info| info.name == name) {
-                let why = format!("another adapter is called {name:?}, too");
-                return Err(error(atta_model::Error::Adapter(why)));
-            }
-            let opened = ModelFiles::open(&file.path)?;
-            let adapter = Adapter::load(spec, architecture, &opened, budget).map_err(error)?;
-            let place = AdapterScale {
-                adapter: all.adapters.len(),
-                scale: file.scale,
-            };
-            all.defaults.push(place).map_err(error)?;
-            all.adapters.push(adapter);
-            all.infos.push(AdapterInfo {
-                name,
-                path: file.path.clone(),
-                scale: file.scale,
-                #[cfg(feature = "cache")]
-                hash: hash(&opened),
-            });
+            })?;
         }
         Ok(all)
+    }
+
+    /// Enters an adapter under its name.
+    #[cfg(feature = "lora")]
+    fn enter(
+        &mut self,
+        file: &AdapterFile,
+        opened: &ModelFiles,
+        adapter: Adapter,
+    ) -> Result<(), atta_model::Error> {
+        let name = file.name();
+        if self.infos.iter().any(|info| info.name == name) {
+            let why = format!("another adapter is called {name:?}, too");
+            return Err(atta_model::Error::Adapter(why));
+        }
+        self.defaults.push(AdapterScale {
+            adapter: self.adapters.len(),
+            scale: file.scale,
+        })?;
+        self.adapters.push(adapter);
+        self.infos.push(AdapterInfo {
+            name,
+            path: file.path.clone(),
+            scale: file.scale,
+            #[cfg(feature = "cache")]
+            hash: hash(opened),
+        });
+        #[cfg(not(feature = "cache"))]
+        let _ = opened;
+        Ok(())
     }
 
     /// Refuses all files: this build cannot read them.

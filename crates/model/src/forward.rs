@@ -25,7 +25,7 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
-    adapters::{Adapted, Adapting},
+    adapters::Adapting,
     blocks::{
         Normalize, Pass, RowNorm, Scratch, add_laurel, add_ngrams, add_to_other_streams, attention,
         begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
@@ -276,15 +276,15 @@ impl Cpu {
         }
         self.observer.enter(Phase::Other);
         add_mean(model, kernels, s, wanted, out);
-        let mut adapting = Adapting::new(
+        let adapters = model.adapters();
+        Adapting::new(
             kernels,
             &self.pool,
-            model.adapters(),
+            adapters,
             rows,
             &mut self.adapter_scratch,
-        );
-        let product = Adapted::of_head(&s.act, out.all_logits_mut());
-        adapting.add_at(product, |i| wanted[i] as usize);
+        )
+        .add_to_logits(&s.act, out.all_logits_mut(), wanted);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
         if spec.head.logit_scale != 1.0 {

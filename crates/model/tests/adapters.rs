@@ -8,6 +8,7 @@ use atta_formats::{TensorType, Writer};
 use atta_model::{
     Adapter, AdapterSet, Batch, Cpu, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want,
 };
+use atta_store::{Budget, ModelFiles};
 use support::{
     adapters::{load_adapter, set},
     bits, cpu, cpu_with, forward, golden, nmse,
@@ -307,4 +308,32 @@ fn tensors_that_do_not_fit_the_model_are_refused_by_name() {
         let error = load_adapter(&model, "qwen2", bytes.leak()).unwrap_err();
         assert!(error.to_string().contains(part), "{other}: {error}");
     }
+}
+
+/// A file that says other things of the same bytes is refused, or computed with.
+#[test]
+fn a_file_with_other_bytes_is_refused_or_computed_with() {
+    let g = golden("qwen2");
+    let model = g.model();
+    let file = g.adapter(2, 3).file(TensorType::F32, |_| {});
+    let n_header = file.len().min(3000);
+    let mut n_loaded = 0;
+    for i in 0..400_usize {
+        let mut bytes = file.to_vec();
+        let at = i.wrapping_mul(0x9E37_79B1) % n_header;
+        bytes[at] = bytes[at].wrapping_add(1 << (i % 8));
+        let Ok(files) = ModelFiles::from_static("adapter", bytes.leak()) else {
+            continue;
+        };
+        let budget = Budget::limited(1 << 24);
+        let Ok(adapter) = Adapter::load(model.spec(), "qwen2", &files, &budget) else {
+            continue;
+        };
+        n_loaded += 1;
+        if n_loaded % 8 == 0 {
+            let model = with_adapters(g.model(), vec![adapter]);
+            let _ = alone(&model, &g.tokens[..2], set(&[(0, 1.0)]), 1);
+        }
+    }
+    assert!((8..400).contains(&n_loaded), "{n_loaded}");
 }

@@ -26,31 +26,35 @@ impl LoraFlag {
 
 /// Parses the value. A file that exists under the whole text has neither name nor scale.
 pub(crate) fn lora(text: &str) -> Result<LoraFlag, String> {
-    let whole = LoraFlag {
-        name: None,
-        path: PathBuf::from(text),
-        scale: None,
+    let flag = match Path::new(text).exists() {
+        true => LoraFlag {
+            name: None,
+            path: PathBuf::from(text),
+            scale: None,
+        },
+        false => parts(text),
     };
-    if Path::new(text).exists() {
-        return Ok(whole);
+    if flag.path.as_os_str().is_empty() {
+        return Err("expected FILE, FILE:SCALE or NAME=FILE".to_owned());
     }
+    match flag.scale.is_some_and(|scale| !scale.is_finite()) {
+        true => Err("expected a finite scale".to_owned()),
+        false => Ok(flag),
+    }
+}
+
+/// Name, file and scale of a text; a colon before anything but a number belongs to the file.
+fn parts(text: &str) -> LoraFlag {
     let named = text.split_once('=');
     let named = named.filter(|(name, _)| !name.is_empty() && !name.contains(['/', '\\', '.']));
-    let (name, rest) = named.map_or((None, text), |(name, rest)| (Some(name.to_owned()), rest));
+    let rest = named.map_or(text, |(_, rest)| rest);
     let scaled = rest
         .rsplit_once(':')
         .and_then(|(file, scale)| Some((file, scale.parse::<f32>().ok()?)));
-    let (file, scale) = scaled.map_or((rest, None), |(file, scale)| (file, Some(scale)));
-    if file.is_empty() {
-        return Err("expected FILE, FILE:SCALE or NAME=FILE".to_owned());
-    }
-    match scale.filter(|scale| !scale.is_finite()) {
-        Some(_) => Err("expected a finite scale".to_owned()),
-        None => Ok(LoraFlag {
-            name,
-            path: file.into(),
-            scale,
-        }),
+    LoraFlag {
+        name: named.map(|(name, _)| name.to_owned()),
+        path: scaled.map_or(rest, |(file, _)| file).into(),
+        scale: scaled.map(|(_, scale)| scale),
     }
 }
 

@@ -189,27 +189,45 @@ fn modules(
             "{n_dropped} tensors of the base that the adapter holds are taken from the base"
         ));
     }
-    const ENDS: [(&str, bool, bool); 4] = [
-        (".lora_A.weight", false, false),
-        (".lora_B.weight", true, false),
-        (".lora_embedding_A", false, true),
-        (".lora_embedding_B", true, true),
-    ];
     let names: Vec<String> = raw.names().map(str::to_owned).collect();
     let mut modules: BTreeMap<String, Halves> = BTreeMap::new();
     for name in names {
         let within = name.strip_prefix(PREFIX).unwrap_or(&name);
-        let ends = ENDS.iter();
-        let found = ends.filter_map(|end| Some((within.strip_suffix(end.0)?, end)));
-        let Some((module, &(_, is_b, is_embedding))) = found.last() else {
+        let Some(half) = Half::of(within) else {
             return Err(Error::Unused.of(&name));
         };
-        let halves = modules.entry(module.to_owned()).or_default();
-        halves.is_embedding = is_embedding;
-        let half = if is_b { &mut halves.b } else { &mut halves.a };
-        *half = raw.take(&name);
+        let halves = modules.entry(half.module.to_owned()).or_default();
+        halves.is_embedding = half.is_embedding;
+        let tensor = raw.take(&name);
+        match half.is_b {
+            true => halves.b = tensor,
+            false => halves.a = tensor,
+        }
     }
     Ok(modules)
+}
+
+/// The name of a tensor of an adapter, in parts.
+struct Half<'a> {
+    module: &'a str,
+    is_b: bool,
+    is_embedding: bool,
+}
+
+impl<'a> Half<'a> {
+    fn of(name: &'a str) -> Option<Self> {
+        let half = |end: &str, is_b, is_embedding| {
+            Some(Self {
+                module: name.strip_suffix(end)?,
+                is_b,
+                is_embedding,
+            })
+        };
+        half(".lora_A.weight", false, false)
+            .or_else(|| half(".lora_B.weight", true, false))
+            .or_else(|| half(".lora_embedding_A", false, true))
+            .or_else(|| half(".lora_embedding_B", true, true))
+    }
 }
 
 /// The family of an architecture that has all modules.
@@ -248,6 +266,17 @@ struct Target {
     columns: RowMap,
     /// Which expert's, and how many there are.
     expert: Option<[u64; 2]>,
+}
+
+impl Target {
+    /// The shapes of `A` and `B` in the adapter; those of an embedding lie the other way round.
+    fn shapes(&self, rank: u64, is_embedding: bool) -> [[u64; 2]; 2] {
+        let [n_rows, d_in] = self.shape;
+        match is_embedding {
+            true => [[rank, n_rows], [d_in, rank]],
+            false => [[rank, d_in], [self.n_module_rows, rank]],
+        }
+    }
 }
 
 /// The matrices by the names of modules.
@@ -457,25 +486,19 @@ impl Builder<'_> {
         let b = halves.b.as_ref().ok_or_else(|| missing(".lora_B"))?;
         let rank = a.dims().first().copied().unwrap_or(0);
         let factor = self.scales.factor(module, rank as f64) as f32;
-        let types = [(a, 1.0), (b, factor)].map(|(raw, factor)| type_of(raw, factor));
+        let types = [type_of(a, 1.0), type_of(b, factor)];
         for target in self.targets.get(module) {
-            let [n_rows, d_in] = target.shape;
-            let built = if halves.is_embedding {
-                let a = Values::read(a, [rank, n_rows])?;
-                [a.transposed(), Values::read(b, [d_in, rank])?]
-            } else {
-                let a = Values::read(a, [rank, d_in])?;
-                let b = Values::read(b, [target.n_module_rows, rank])?;
-                [
+            let shapes = target.shapes(rank, halves.is_embedding);
+            let a = Values::read(a, shapes[0])?;
+            let b = Values::read(b, shapes[1])?.times(factor);
+            let factors = match halves.is_embedding {
+                true => [a.transposed(), b],
+                false => [
                     a.with_columns(target.columns),
-                    b.with_rows(target.rows, n_rows),
-                ]
+                    b.with_rows(target.rows, target.shape[0]),
+                ],
             };
-            let [a, b] = built;
-            for (end, ty, values) in [
-                ("lora_a", types[0], a),
-                ("lora_b", types[1], b.times(factor)),
-            ] {
+            for ((values, ty), end) in factors.into_iter().zip(types).zip(["lora_a", "lora_b"]) {
                 enter(&mut self.tensors, target, end, ty, values);
             }
         }
@@ -484,7 +507,8 @@ impl Builder<'_> {
 
     /// The tensors, those of experts stacked.
     fn finish(self) -> Result<Vec<Tensor>, Error> {
-        self.tensors.into_iter().map(stacked).collect()
+        let tensors = self.tensors.into_iter();
+        tensors.map(|(name, built)| built.stacked(name)).collect()
     }
 }
 
@@ -515,27 +539,29 @@ fn type_of(raw: &RawTensor, factor: f32) -> TensorType {
     ty.unwrap_or(TensorType::F32)
 }
 
-/// The tensor of a factor.
-fn stacked((name, built): (String, BuiltFactor)) -> Result<Tensor, Error> {
-    let n = built.n_experts.unwrap_or(1);
-    let first = built.parts.values().next();
-    let [n_rows, d_row] = first.map_or([0, 0], |values| [values.n_rows(), values.d_row]);
-    let is_alike = |values: &Values| [values.n_rows(), values.d_row] == [n_rows, d_row];
-    if built.parts.len() as u64 != n || !built.parts.values().all(is_alike) {
-        let n_adapted = built.parts.len() as u64;
-        return Err(Error::Experts { n_adapted, n }.of(&name));
+impl BuiltFactor {
+    /// The tensor of this name.
+    fn stacked(self, name: String) -> Result<Tensor, Error> {
+        let n = self.n_experts.unwrap_or(1);
+        let first = self.parts.values().next();
+        let [n_rows, d_row] = first.map_or([0, 0], |values| [values.n_rows(), values.d_row]);
+        let is_alike = |values: &Values| [values.n_rows(), values.d_row] == [n_rows, d_row];
+        if self.parts.len() as u64 != n || !self.parts.values().all(is_alike) {
+            let n_adapted = self.parts.len() as u64;
+            return Err(Error::Experts { n_adapted, n }.of(&name));
+        }
+        let experts = self.n_experts.into_iter();
+        let parts = self.parts.into_values().flat_map(|values| values.values);
+        Ok(Tensor {
+            name,
+            dims: experts.chain([n_rows as u64, d_row as u64]).collect(),
+            ty: self.ty,
+            rows: Box::new(RowsInMemory {
+                d_row,
+                values: parts.collect(),
+            }),
+        })
     }
-    let experts = built.n_experts.into_iter();
-    let parts = built.parts.into_values().flat_map(|values| values.values);
-    Ok(Tensor {
-        name,
-        dims: experts.chain([n_rows as u64, d_row as u64]).collect(),
-        ty: built.ty,
-        rows: Box::new(RowsInMemory {
-            d_row,
-            values: parts.collect(),
-        }),
-    })
 }
 
 /// Rows that were computed.

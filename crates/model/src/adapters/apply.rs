@@ -123,14 +123,6 @@ pub(crate) struct Adapted<'a> {
 }
 
 impl<'a> Adapted<'a> {
-    /// The product of rows with the head.
-    pub(crate) fn of_head(x: &'a Activations, out: &'a mut [f32]) -> Self {
-        Self {
-            layer: None,
-            ..Self::of_layer(0, Role::Output, x, out)
-        }
-    }
-
     /// The product of all rows with a matrix of layer `l`.
     pub(crate) fn of_layer(l: usize, role: Role, x: &'a Activations, out: &'a mut [f32]) -> Self {
         Self {
@@ -207,6 +199,15 @@ impl<'a> Adapting<'a> {
         }
     }
 
+    /// Adds to logits, whose rows are these of the batch.
+    pub(crate) fn add_to_logits(&mut self, x: &Activations, out: &mut [f32], rows: &[u32]) {
+        let product = Adapted {
+            layer: None,
+            ..Adapted::of_layer(0, Role::Output, x, out)
+        };
+        self.add_at(product, |i| rows[i] as usize);
+    }
+
     /// Adds to the embeddings of tokens; `token` is that of a row, if it has one.
     pub(crate) fn add_to_embeddings(
         &mut self,
@@ -254,12 +255,14 @@ impl<'a> Adapting<'a> {
         product: &Adapted<'_>,
         picks: Range<usize>,
     ) {
-        let (kernels, pool) = (self.kernels, self.pool);
+        let kernels = self.kernels;
+        let pool = self.pool;
         let Some(inputs) = &mut self.s.inputs else {
             return;
         };
         let [first, _] = &mut **inputs;
-        let (n, d) = (picks.len(), product.x.d());
+        let n = picks.len();
+        let d = product.x.d();
         let picks = &self.s.picks[picks];
         let x = product.x.rows();
         first.fill(kernels, pool, (n, d), pair.a.layout(), |i, out| {
@@ -295,7 +298,8 @@ impl<'a> Adapting<'a> {
 
     /// `y = B h` of `n` rows.
     fn multiply_up(&mut self, adapter: &Adapter, pair: &LowRank, expert: usize, n: usize) {
-        let (kernels, pool) = (self.kernels, self.pool);
+        let kernels = self.kernels;
+        let pool = self.pool;
         let Some(inputs) = &mut self.s.inputs else {
             return;
         };

@@ -11,7 +11,7 @@ use std::{
 
 use atta_formats::{Directory, TensorInfo};
 use atta_kernels::Matrix;
-use atta_store::{Budget, Extent, ModelFiles};
+use atta_store::{Budget, Extent, ModelFiles, Reservation};
 
 use super::{Adapter, Factor, LowRank};
 use crate::{Error, Placement, Role, TensorReq, spec::ModelSpec};
@@ -35,7 +35,37 @@ impl Adapter {
         let reqs = spec.tensors();
         let found = pairs(spec, &reqs, files.directory())?;
         let infos = found.iter().flat_map(|found| [found.a, found.b]);
-        let n_bytes = infos.clone().map(aligned_bytes).sum();
+        let read = ReadTensors::read(&infos.collect::<Vec<_>>(), files, budget)?;
+        let mut pairs = HashMap::new();
+        for found in &found {
+            let starts = [found.a, found.b].map(|info| read.start(info));
+            for part in &found.parts {
+                let key = (part.req.role, part.req.layer);
+                let pair = found.low_rank(part, starts, alpha);
+                if pairs.insert(key, pair).is_some() {
+                    return refuse(format!("tensor {}: adapted twice", part.req.name()));
+                }
+            }
+        }
+        Ok(Self {
+            pairs,
+            bytes: read.bytes,
+            _memory: read.memory,
+        })
+    }
+}
+
+/// The bytes of all tensors of a file.
+struct ReadTensors<'a> {
+    bytes: Vec<u8>,
+    /// Where tensors begin in `bytes`, by name.
+    starts: HashMap<&'a str, usize>,
+    memory: Reservation,
+}
+
+impl<'a> ReadTensors<'a> {
+    fn read(infos: &[&'a TensorInfo], files: &ModelFiles, budget: &Budget) -> Result<Self, Error> {
+        let n_bytes = infos.iter().map(|info| aligned_bytes(info)).sum();
         let memory = budget.reserve("adapters", n_bytes)?;
         let mut bytes = Vec::with_capacity(n_bytes as usize);
         let mut starts = HashMap::new();
@@ -48,25 +78,15 @@ impl Adapter {
             })?);
             bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
         }
-        let start = |info: &TensorInfo| starts.get(info.name.as_str()).copied().unwrap_or(0);
-        let mut all = HashMap::new();
-        for found in &found {
-            let [a, b] = [found.a, found.b].map(start);
-            for part in &found.parts {
-                let key = (part.req.role, part.req.layer);
-                if all
-                    .insert(key, found.low_rank(part, [a, b], alpha))
-                    .is_some()
-                {
-                    return refuse(format!("tensor {}: adapted twice", part.req.name()));
-                }
-            }
-        }
         Ok(Self {
-            pairs: all,
             bytes,
-            _memory: memory,
+            starts,
+            memory,
         })
+    }
+
+    fn start(&self, info: &TensorInfo) -> usize {
+        self.starts.get(info.name.as_str()).copied().unwrap_or(0)
     }
 }
 
@@ -184,39 +204,60 @@ impl<'a> FoundPair<'a> {
         b: &'a TensorInfo,
         reqs: &'a [TensorReq],
     ) -> Result<Self, Error> {
-        let of_name: Vec<&TensorReq> = reqs
-            .iter()
-            .filter(|req| req.name() == name || req.fused_name().as_deref() == Some(name))
-            .collect();
+        let of_name =
+            |req: &&TensorReq| req.name() == name || req.fused_name().as_deref() == Some(name);
+        let of_name: Vec<&TensorReq> = reqs.iter().filter(of_name).collect();
         let Some(first) = of_name.first() else {
             return refuse(format!("tensor {name}: the model has no such tensor"));
         };
-        if let Some(req) = of_name.iter().find(|req| !req.role.is_adaptable()) {
-            return refuse(format!(
-                "tensor {}: adapters of it are not supported",
-                req.name()
-            ));
-        }
-        for info in [a, b].into_iter().filter(|info| !Matrix::supports(info.ty)) {
-            return refuse(format!("tensor {}: type {}", info.name, info.ty));
-        }
+        check_roles(&of_name)?;
+        check_types([a, b])?;
         let [n_rows, rank] = [1, 0].map(|i| dim_from_end(b, i));
-        let is_fused = |req: &TensorReq| {
-            let fused = req.fused_in.as_ref().filter(|fused| fused.n_rows == n_rows);
-            fused.is_some() && req.fused_name().as_deref() == Some(name)
+        let part = |&req: &&'a TensorReq| PairPart::of(name, n_rows, req);
+        let parts: Vec<_> = of_name.iter().filter_map(part).collect();
+        let n_expected = match parts.is_empty() {
+            true => b_rows(first),
+            false => n_rows,
         };
-        let parts = of_name.iter().filter_map(|&req| match &req.fused_in {
-            Some(fused) if is_fused(req) => Some((req, fused.rows.clone())),
-            _ if req.name() == name && n_rows == b_rows(req) => Some((req, 0..n_rows)),
-            _ => None,
-        });
-        let parts: Vec<_> = parts.map(|(req, rows)| PairPart { req, rows }).collect();
-        let expected =
-            expected_shapes(first, parts.first().map_or(b_rows(first), |_| n_rows), rank);
+        let expected = expected_shapes(first, n_expected, rank);
         for (info, expected) in [a, b].into_iter().zip(expected) {
             check_shape(info, &expected)?;
         }
         Ok(Self { a, b, parts })
+    }
+}
+
+impl<'a> PairPart<'a> {
+    /// The matrix of a requirement with this name, if a tensor of the file with `n_rows` is it or
+    /// has it.
+    fn of(name: &str, n_rows: usize, req: &'a TensorReq) -> Option<Self> {
+        let fused = req
+            .fused_in
+            .as_ref()
+            .filter(|fused| fused.n_rows == n_rows && req.fused_name().as_deref() == Some(name));
+        let is_whole = req.name() == name && n_rows == b_rows(req);
+        let rows = match fused {
+            Some(fused) => Some(fused.rows.clone()),
+            None => is_whole.then_some(0..n_rows),
+        };
+        rows.map(|rows| Self { req, rows })
+    }
+}
+
+fn check_roles(reqs: &[&TensorReq]) -> Result<(), Error> {
+    match reqs.iter().find(|req| !req.role.is_adaptable()) {
+        Some(req) => refuse(format!(
+            "tensor {}: adapters of it are not supported",
+            req.name()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_types(infos: [&TensorInfo; 2]) -> Result<(), Error> {
+    match infos.into_iter().find(|info| !Matrix::supports(info.ty)) {
+        Some(info) => refuse(format!("tensor {}: type {}", info.name, info.ty)),
+        None => Ok(()),
     }
 }
 

@@ -54,8 +54,8 @@ pub(crate) async fn set(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Json<Value>, ApiError> {
-    let (max, timeout) = (app.options.max_body, app.options.read_timeout);
-    let bytes = body::read(incoming.body, max, timeout).await?;
+    let options = &app.options;
+    let bytes = body::read(incoming.body, options.max_body, options.read_timeout).await?;
     let list: Vec<AdapterChoice> = serde_json::from_slice(&bytes)
         .map_err(|error| ApiError::bad(format!("expected a list of adapters: {error}")))?;
     let model = app.models.get(None, None).await?;
