@@ -4,7 +4,7 @@
 //! [`AdapterSet`]; where it says nothing, the defaults of the engine apply. What adapters compute is
 //! for *model*.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use atta_model::{Adapter, AdapterScale, AdapterSet, AdapterSizes, spec::ModelSpec};
 use atta_store::Budget;
@@ -140,11 +140,11 @@ impl AdapterFile {
     /// The name that it goes by.
     #[cfg(feature = "lora")]
     fn name(&self) -> String {
-        let stem = || self.path.file_stem().map(Path::new);
-        match (self.name.is_empty(), stem()) {
-            (true, Some(stem)) => stem.display().to_string(),
-            _ => self.name.clone(),
-        }
+        let stem = self.path.file_stem().filter(|_| self.name.is_empty());
+        stem.map_or_else(
+            || self.name.clone(),
+            |stem| stem.to_string_lossy().into_owned(),
+        )
     }
 }
 

@@ -129,8 +129,8 @@ struct Scales {
 impl Scales {
     fn read(config: &Config) -> Result<Self, Error> {
         let number = |field: &'static str| {
-            let number = config.number_opt(&[field])?;
-            number.ok_or_else(|| config.wrong(format!("{field} is missing")))
+            let number = config.number_opt(&[field])?.filter(|x| *x > 0.0);
+            number.ok_or_else(|| config.wrong(format!("{field} is missing, or not above 0")))
         };
         let mut of_modules = Vec::new();
         for (name, alpha) in config.object_opt("alpha_pattern")?.into_iter().flatten() {
@@ -305,7 +305,7 @@ impl Targets {
         let bare = module.strip_prefix("transformer.").unwrap_or(module);
         let mut names = [module, &within, bare].into_iter();
         let found = names.find_map(|name| self.0.get(name));
-        found.map_or(&[], Vec::as_slice)
+        found.map_or(&[][..], Vec::as_slice)
     }
 
     fn enter(&mut self, order: &RowOrder<'_>, req: &TensorReq) {
@@ -410,7 +410,7 @@ impl Values {
     /// The elements of a tensor of this shape.
     fn read(tensor: &RawTensor, shape: [u64; 2]) -> Result<Self, Error> {
         if tensor.dims() != shape || shape.contains(&0) {
-            let [expected, got] = [&shape, tensor.dims()].map(<[u64]>::to_vec);
+            let [expected, got] = [&shape[..], tensor.dims()].map(<[u64]>::to_vec);
             return Err(Error::Dims { expected, got }.of(tensor.name()));
         }
         tensor.expect_floats()?;
