@@ -125,15 +125,19 @@ impl LoadedAdapters {
     }
 }
 
-/// BLAKE3 of a file, which is mapped.
+/// BLAKE3 of all bytes of an adapter, whose files are mapped.
 #[cfg(all(feature = "lora", feature = "cache"))]
 fn hash(files: &ModelFiles) -> [u8; 32] {
-    let whole = atta_store::Extent {
-        shard: 0,
-        offset: 0,
-        bytes: files.shard_bytes(0),
-    };
-    blake3::hash(files.bytes(whole).unwrap_or(&[])).into()
+    let mut hasher = blake3::Hasher::new();
+    for shard in 0..files.directory().n_shards() {
+        let whole = atta_store::Extent {
+            shard,
+            offset: 0,
+            bytes: files.shard_bytes(shard),
+        };
+        hasher.update(files.bytes(whole).expect("a file that is open is mapped"));
+    }
+    hasher.finalize().into()
 }
 
 impl AdapterFile {
