@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a LoRA adapter of a tiny model: it is refused, or two tokens are evaluated with
-//! it, whatever its numbers.
+//! Arbitrary bytes as a LoRA adapter of a tiny model: it is refused, or two tokens are evaluated
+//! with it, whatever its numbers.
 #![no_main]
 
 use std::{io, num::NonZeroUsize, path::Path, sync::Arc};

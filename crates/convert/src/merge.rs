@@ -1,7 +1,7 @@
 //! Merges LoRA adapters into the weights of a checkpoint: `W + s B A`, row by row as rows are read.
 //!
-//! The sum is f32, whatever the types before and after; what follows quantizes it. This file knows
-//! which rows of which tensor an adapter changes, and no format of weights.
+//! The sum is f32, whatever the types before and after; the writer quantizes it. This file knows
+//! the rows that an adapter changes, and no format of weights.
 
 use std::{collections::HashSet, ops::Range, path::Path, sync::Arc};
 
@@ -14,8 +14,8 @@ use crate::{Checkpoint, Error, RowSource, Tensor};
 /// The key of the names and scales of the adapters that were merged into a file.
 const MERGED: &str = "atta.merged";
 
-/// Merges an adapter, a GGUF file, at a scale. What parts of the model cost was measured without it,
-/// and is no longer said. Adds warnings for the user to `notes`.
+/// Merges an adapter, a GGUF file, at a scale. Removes measurements of the model without it. Adds
+/// warnings for the user to `notes`.
 ///
 /// # Errors
 /// A file that is no adapter for the model, and a matrix that the checkpoint has not alone: a head

@@ -1,8 +1,8 @@
 //! The adapters of an engine: their files, names and default scales.
 //!
 //! The file of an adapter is read when the model is loaded. A text names adapters by an
-//! [`AdapterSet`]; where it says nothing, the defaults of the engine apply. What adapters compute is
-//! for *model*.
+//! [`AdapterSet`]; where it says nothing, the defaults of the engine apply. *model* computes
+//! them.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub struct AdapterFile {
     pub scale: f32,
 }
 
-/// What is known of a loaded adapter.
+/// A loaded adapter: its name, file and default scale.
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
     /// Its name, unique among those of the engine.

@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// The model with four adapters, the first of which texts have by default.
+/// The model with four adapters; texts have the first one by default.
 fn engine(name: &str) -> Engine {
     let folder = folder(name);
     let file = |i: u8| {

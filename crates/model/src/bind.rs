@@ -40,7 +40,7 @@ pub struct Model {
     share: Share,
     /// Whose rows of the divided matrices are bound; `None`: all.
     member: Option<Member>,
-    adapters: Vec<Adapter>,
+    pub(crate) adapters: Vec<Adapter>,
     _vectors: Reservation,
 }
 
@@ -181,17 +181,6 @@ impl Model {
             adapters: Vec::new(),
             _vectors: vectors,
         })
-    }
-
-    /// Adds adapters, which rows of batches may name by their index.
-    #[must_use]
-    pub fn with_adapters(self, adapters: Vec<Adapter>) -> Self {
-        Self { adapters, ..self }
-    }
-
-    /// Its adapters.
-    pub fn adapters(&self) -> &[Adapter] {
-        &self.adapters
     }
 
     /// Whose rows of the divided matrices are loaded; `None`: all.

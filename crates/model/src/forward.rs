@@ -33,7 +33,7 @@ use crate::{
         mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
     },
     members::Products,
-    spec::{Ffn, Mixer, Norm, Sublayer},
+    spec::{Ffn, Head, Mixer, Norm, Sublayer},
 };
 
 /// Rows of the embedding that are read at once.
@@ -287,17 +287,20 @@ impl Cpu {
         .add_to_logits(&s.act, out.all_logits_mut(), wanted);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
-        if spec.head.logit_scale != 1.0 {
-            out.all_logits_mut()
-                .iter_mut()
-                .for_each(|z| *z *= spec.head.logit_scale);
-        }
-        if let Some(cap) = spec.head.softcap {
-            out.all_logits_mut()
-                .iter_mut()
-                .for_each(|z| *z = cap * tanh(*z / cap));
-        }
+        spec.head.finish(out.all_logits_mut());
         Ok(())
+    }
+}
+
+impl Head {
+    /// Scales and caps logits.
+    fn finish(&self, logits: &mut [f32]) {
+        if self.logit_scale != 1.0 {
+            logits.iter_mut().for_each(|z| *z *= self.logit_scale);
+        }
+        if let Some(cap) = self.softcap {
+            logits.iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
+        }
     }
 }
 

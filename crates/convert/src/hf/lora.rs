@@ -59,7 +59,7 @@ pub fn open(folder: &Path, base: &Metadata, notes: &mut Vec<String>) -> Result<C
     let files = raw.files.clone();
     let modules = modules(raw, notes)?;
     let family = family_of(&architecture, &spec, &modules, &config)?;
-    let mut builder = Builder {
+    let mut builder = AdapterBuilder {
         targets: Targets::of(family, &spec),
         scales: &scales,
         tensors: BTreeMap::new(),
@@ -239,7 +239,7 @@ fn family_of(
 ) -> Result<&'static Family, Error> {
     let mut unknown = None;
     let families = families::all().filter(|family| family.arch == architecture);
-    // Where multipliers are in the weights of GGUF, what is added to them has others.
+    // GGUF has multipliers of these families in its weights, where adapters do not expect them.
     for family in families.filter(|family| !family.folds_multipliers) {
         let targets = Targets::of(family, spec);
         match modules.keys().find(|module| targets.get(module).is_empty()) {
@@ -473,13 +473,13 @@ struct BuiltFactor {
 }
 
 /// Builds the tensors of the file.
-struct Builder<'a> {
+struct AdapterBuilder<'a> {
     targets: Targets,
     scales: &'a Scales,
     tensors: BTreeMap<String, BuiltFactor>,
 }
 
-impl Builder<'_> {
+impl AdapterBuilder<'_> {
     fn add(&mut self, module: &str, halves: &Halves) -> Result<(), Error> {
         let missing = |end: &str| Error::Missing.of(&format!("{PREFIX}{module}{end}"));
         let a = halves.a.as_ref().ok_or_else(|| missing(".lora_A"))?;

@@ -8,9 +8,9 @@
 //! a hash of its metadata and of samples of its tensors. The executor names its numerics: on the
 //! CPU the instruction set, because products with float weights round differently on another one.
 //! The state header has the shapes and element types of the KV cache, and the RoPE regime.
-//! Where texts have adapters, the root of their keys is a hash of this one, and of the BLAKE3 of each
-//! adapter's file with its scale, in order. Omissions are the layers that are left out and the limit of experts, of a model that does not
-//! run whole.
+//! Omissions are the layers that are left out and the limit of experts, of a model that does not
+//! run whole. Where texts have adapters, the root of their keys is a hash of this one, and of the
+//! BLAKE3 of each adapter's files with its scale, in order.
 
 use atta_model::{AdapterSet, Executor, SeqId, spec::LayerSpec};
 use blake3::Hasher;

@@ -1,6 +1,6 @@
 //! Binds the tensors of an adapter to the matrices of a model, or refuses the file.
 //!
-//! A GGUF file has `NAME.lora_a`, `[rank, d_in]`, and `NAME.lora_b`, `[d_out, rank]`, for the tensor
+//! A GGUF file has `NAME.lora_a`, `[rank, d_in]`, and `NAME.lora_b`, `[d_out, rank]`, for tensor
 //! `NAME` of the model; of experts one after another. `NAME` may be the larger tensor that some
 //! files have instead of several: each then has its rows of `B`, and all share `A`.
 

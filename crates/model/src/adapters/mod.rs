@@ -6,9 +6,10 @@
 //! y = y + s (B (A x))                  for each adapter of the row, in the order of its set
 //! s = scale of the row · alpha / rank
 //! ```
-//! `A` and `B` are multiplied with the f32 inputs by the kernels of their own types. Rows of a batch
-//! share the products of the base, whatever their adapters. What adapters add to a row depends on
-//! that row alone; a row without adapters, or with scales of 0, has the bits of the base.
+//! `A` and `B` are multiplied with the f32 inputs by the kernels of their own types. Rows of a
+//! batch share the products of the base, whatever their adapters. What adapters add to a row
+//! depends on that row alone; a row without adapters, or with scales of 0, has the bits of the
+//! base.
 //!
 //! Adapters are read once and stay in private memory, wherever the weights are. This folder knows
 //! which products have adapters, but no block that computes one.
@@ -23,7 +24,7 @@ use atta_formats::TensorType;
 use atta_kernels::{Layouts, Matrix};
 use atta_store::Reservation;
 
-use crate::{Error, Role, blocks::MoeScratch, spec::ModelSpec};
+use crate::{Error, Model, Role, blocks::MoeScratch, spec::ModelSpec};
 
 pub(crate) use apply::{Adapted, AdapterScratch, Adapting};
 pub use merge::MatrixChange;
@@ -170,6 +171,19 @@ impl Factor {
 
     fn layout(&self) -> Layouts {
         Matrix::layout_of(self.ty).expect("types were checked when it was bound")
+    }
+}
+
+impl Model {
+    /// Adds adapters, which rows of batches may name by their index.
+    #[must_use]
+    pub fn with_adapters(self, adapters: Vec<Adapter>) -> Self {
+        Self { adapters, ..self }
+    }
+
+    /// Its adapters.
+    pub fn adapters(&self) -> &[Adapter] {
+        &self.adapters
     }
 }
 

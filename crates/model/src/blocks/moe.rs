@@ -389,6 +389,16 @@ impl<'a> GroupWeights<'a> {
         (w, self.t.expert_bias(bias, e, w.n_whole()))
     }
 
+    /// Row `i` of the inputs of the group, of `h` of all rows.
+    fn take_input(&self, h: &[f32], i: usize, out: &mut [f32]) {
+        let place = self.bounds[0] + i;
+        let h = &h[self.routing.row_at(place) * out.len()..][..out.len()];
+        match self.m.weighted {
+            WeightedSide::Output => out.copy_from_slice(h),
+            WeightedSide::Input => scaled(h, self.routing.weight_at(place), out),
+        }
+    }
+
     /// `act(Wgate h) * (Wup h)`, or `Wup h` without gates.
     fn multiply_inputs(
         &self,
@@ -505,13 +515,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let layouts = t.layouts(inputs);
     s.act
         .fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
-            let place = places.start + i;
-            let t = routing.row_at(place);
-            let h = &h[t * d..(t + 1) * d];
-            match m.weighted {
-                WeightedSide::Output => out.copy_from_slice(h),
-                WeightedSide::Input => scaled(h, routing.weight_at(place), out),
-            }
+            weights.take_input(h, i, out)
         });
     group.observe_inputs(p.observer, l, inputs, &s.act);
     let out = &mut s.ff[..places.len() * d_ff];

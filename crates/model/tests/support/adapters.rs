@@ -129,7 +129,8 @@ impl MadePair {
 }
 
 impl MadeAdapter {
-    /// A file of it with tensors of this type, where rows are whole blocks, and metadata that `set` changes.
+    /// A file of it with tensors of this type, where rows are whole blocks, and metadata that `set`
+    /// changes.
     pub(crate) fn file(&self, ty: TensorType, set: impl Fn(&mut Writer)) -> &'static [u8] {
         let mut w = Writer::new();
         w.set_str("general.type", "adapter");

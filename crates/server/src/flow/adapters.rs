@@ -1,5 +1,5 @@
-//! The adapters of a request: the field `lora`, as of llama.cpp, and names of models with that of an
-//! adapter behind a colon.
+//! The adapters of a request: the field `lora`, as of llama.cpp, and names of models with that of
+//! an adapter behind a colon.
 //!
 //! Knows names and scales. A request that says nothing gets those of `/lora-adapters`.
 

@@ -25,8 +25,8 @@ pub(super) fn list(session: &Session) -> String {
     }
 }
 
-/// Uses these adapters, each given as NAME or NAME:SCALE, and no others. The conversation stays, and
-/// is evaluated again.
+/// Uses these adapters, each given as NAME or NAME:SCALE, and no others. The conversation stays,
+/// and is evaluated again.
 pub(super) fn choose(chat: &mut Chat, names: &[&str]) -> Result<(), Failure> {
     let engine = chat.session().engine().clone();
     let scales = names.iter().map(|name| scale(&engine, name));
