@@ -13,8 +13,8 @@ use crate::{
 
 impl ModelSpec {
     /// Whether a tensor of this name that the model may have is not computed with: it belongs to a
-    /// layer behind the last one, to one that is left out or to all such layers, or to the keys and values of a
-    /// layer that attends to another's.
+    /// layer behind the last one, to one that is left out or to all such layers, or to the keys and
+    /// values of a layer that attends to another's.
     pub(crate) fn is_idle(&self, tensor: &str) -> bool {
         let layer = tensor
             .strip_prefix("blk.")
