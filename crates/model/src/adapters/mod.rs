@@ -177,8 +177,9 @@ impl Factor {
 impl Model {
     /// Adds adapters, which rows of batches may name by their index.
     #[must_use]
-    pub fn with_adapters(self, adapters: Vec<Adapter>) -> Self {
-        Self { adapters, ..self }
+    pub fn with_adapters(mut self, adapters: Vec<Adapter>) -> Self {
+        self.adapters = adapters;
+        self
     }
 
     /// Its adapters.
