@@ -33,6 +33,7 @@
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
+//! - `lora`: LoRA adapters, as `AdapterFile` in `LoadOptions`, and `--lora`.
 //! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
 //! - `hub`: the commands `pull`, `list` and `rm`, and models by the names of their repositories, by
 //!   the crate `atta-hub`.

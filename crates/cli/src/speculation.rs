@@ -112,7 +112,7 @@ fn session(model: &ModelFlags) -> SessionOptions {
 
 /// Loads the draft model. Beside a model that is streamed it stays in memory.
 fn engine(file: &Path, model: &ModelFlags) -> Result<Engine, Failure> {
-    let options = model.load_options(session(model));
+    let options = model.without_adapters().load_options(session(model));
     let is_streamed = options.weights == Some(WeightsAt::Streamed);
     let options = LoadOptions {
         weights: is_streamed.then_some(WeightsAt::Resident),

@@ -172,6 +172,14 @@ pub enum Error {
         /// The number of columns.
         n_columns: u64,
     },
+    /// An adapter of some experts only.
+    #[error("adapts {n_adapted} experts of {n} alike, expected all of them")]
+    Experts {
+        /// Experts of one rank.
+        n_adapted: u64,
+        /// All experts of the layer.
+        n: u64,
+    },
     /// A part of a quantized matrix with values that no reader knows.
     #[error("has values that are not supported")]
     NotSupported,

@@ -18,6 +18,7 @@ pub mod hf;
 mod imatrix;
 pub mod llama2c;
 mod means;
+mod merge;
 pub mod meta;
 mod metadata;
 mod mix;
@@ -40,6 +41,7 @@ pub use convert::{ConvertOptions, Converted, Existing, FileLayout, Progress, con
 pub use error::Error;
 pub use imatrix::{ImatrixEntry, ImportanceMatrix};
 pub use means::separate_means;
+pub use merge::merge;
 pub use mix::{MIXES, Mix};
 pub use name_pattern::{InvalidPattern, NamePattern};
 pub use partial_file::partial_path;

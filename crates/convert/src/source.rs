@@ -79,10 +79,13 @@ fn directory(
         (true, _) => hf::open(path, notes)?,
         (false, true) => meta::open(path, notes)?,
         (false, false) => {
-            let why = "holds neither config.json (Hugging Face) nor params.json (Meta)".to_owned();
+            let why = match path.join(hf::lora::CONFIG).exists() {
+                true => "holds an adapter of peft: name its base model, too",
+                false => "holds neither config.json (Hugging Face) nor params.json (Meta)",
+            };
             return Err(Error::File {
                 path: path.to_owned(),
-                why,
+                why: why.to_owned(),
             });
         }
     };

@@ -8,6 +8,7 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
+use atta_model::AdapterSet;
 use atta_tokenizer::{Control, Special};
 use serde_json::{Map, Value};
 
@@ -105,6 +106,15 @@ impl Chat {
     /// message.
     pub fn set_cache(&mut self, cache: crate::PromptCache) {
         self.cache = Some(cache);
+    }
+
+    /// Sets the adapters of the next answers. The messages stay, and are evaluated again if others
+    /// were in use.
+    ///
+    /// # Errors
+    /// As [`Session::set_adapters`].
+    pub fn set_adapters(&mut self, adapters: AdapterSet) -> Result<(), Error> {
+        self.session.set_adapters(adapters)
     }
 
     /// Its session.

@@ -9,7 +9,8 @@ use std::{
 
 use atta_kernels::{Kernels, Pool, StepThreads};
 use atta_model::{
-    Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint, KvType, Model, Share,
+    AdapterSet, AdapterSizes, Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint,
+    KvType, Model, Share,
     arch,
     spec::{ModelSpec, Outputs},
 };
@@ -19,7 +20,9 @@ use atta_tokenizer::{Special, Tokenizer};
 #[cfg(feature = "cache")]
 use crate::prompt_cache::Key;
 use crate::{
-    Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions, WeightsAt,
+    AdapterFile, AdapterInfo, Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions,
+    WeightsAt,
+    adapters::LoadedAdapters,
     memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
     speculation::LoadedHead,
@@ -78,6 +81,8 @@ pub struct LoadOptions {
     pub constrained: bool,
     /// How much of the model to run; by default all of it.
     pub reduction: Reduction,
+    /// LoRA adapters to load with the model.
+    pub adapters: Vec<AdapterFile>,
     /// Creates the executors of sessions and batchers, such as a ring of machines; `None`: the CPU
     /// with these threads and this instruction set.
     pub backend: Option<Arc<dyn Backend>>,
@@ -115,6 +120,8 @@ struct Inner {
     weights: WeightsAt,
     prediction: Option<Prediction>,
     reduced: Option<Reduced>,
+    adapters: Vec<AdapterInfo>,
+    default_adapters: AdapterSet,
     /// The session for which memory was kept free, as requested.
     planned_options: SessionOptions,
     /// The sizes of that session that fit.
@@ -187,6 +194,9 @@ impl Engine {
         if options.backend.is_some() && !options.reduction.is_whole() {
             return Err(Error::ReducedElsewhere);
         }
+        if options.backend.is_some() && !options.adapters.is_empty() {
+            return Err(Error::AdaptersElsewhere);
+        }
         let Prepared {
             files,
             spec,
@@ -194,12 +204,16 @@ impl Engine {
             tokenizer,
             budget,
             outline,
+            adapters,
             memory,
         } = Prepared::new(&path, files, options, backend.as_ref(), n_threads)?;
         if options.verify {
             files.verify()?;
         }
-        let needs = options.session_needs(&spec, backend.as_ref(), n_threads);
+        let needs = SessionNeeds {
+            adapters: adapters.sizes(),
+            ..options.session_needs(&spec, backend.as_ref(), n_threads)
+        };
         let probe = || memory::bandwidth(kernels, &pool, &budget);
         let placed = memory::place(files, &budget, &needs, outline, &probe)
             .map_err(|error| error.at(&path))?;
@@ -208,7 +222,7 @@ impl Engine {
         }
         let inner = Inner {
             path,
-            model: Arc::new(placed.model),
+            model: Arc::new(placed.model.with_adapters(adapters.adapters)),
             tokenizer: Arc::new(tokenizer),
             kernels,
             pool,
@@ -219,6 +233,8 @@ impl Engine {
             weights: outline.weights,
             prediction: placed.prediction,
             reduced,
+            adapters: adapters.infos,
+            default_adapters: adapters.defaults,
             planned_options: options.session.clone(),
             planned: placed.session,
             #[cfg(feature = "cache")]
@@ -246,6 +262,7 @@ impl Engine {
             n_threads: self.inner.pool.n_threads(),
             session: options.clone(),
             fit: Fit::Strict,
+            adapters: AdapterSizes::of(self.inner.model.adapters()),
             spare: 0,
         };
         memory::beside(&self.inner.budget, &needs)
@@ -461,6 +478,15 @@ impl Engine {
         Ok(reduced.map_or(1.0, |reduced| reduced.bytes_ratio))
     }
 
+    pub(crate) fn adapter_infos(&self) -> &[AdapterInfo] {
+        &self.inner.adapters
+    }
+
+    /// The adapters of texts that say nothing of adapters.
+    pub fn default_adapters(&self) -> AdapterSet {
+        self.inner.default_adapters
+    }
+
     /// Time of loading.
     pub fn load_time(&self) -> Duration {
         self.inner.load_time
@@ -475,6 +501,7 @@ pub(crate) struct Prepared {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) budget: Budget,
     pub(crate) outline: Outline,
+    pub(crate) adapters: LoadedAdapters,
     /// For the vocabulary, the tensor directory and the program.
     pub(crate) memory: [Reservation; 3],
 }
@@ -495,9 +522,14 @@ impl Prepared {
         let mut spec = arch::lower(directory.metadata()).map_err(model_error)?;
         let reduced = options.reduction.apply(&mut spec, directory);
         let reduced = reduced.map_err(|error| error.at(path))?;
-        let needs = options.session_needs(&spec, footprint, n_threads);
-        let outline = Outline::new(options, &files, &needs).map_err(model_error)?;
         let budget = Budget::unlimited();
+        let architecture = directory.metadata().shown("general.architecture");
+        let adapters = LoadedAdapters::load(&options.adapters, &spec, &architecture, &budget)?;
+        let needs = SessionNeeds {
+            adapters: adapters.sizes(),
+            ..options.session_needs(&spec, footprint, n_threads)
+        };
+        let outline = Outline::new(options, &files, &needs).map_err(model_error)?;
         // The metadata is a few MB. A file that claims more is an error before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
         let files = if outline.weights == WeightsAt::Mapped {
@@ -526,6 +558,7 @@ impl Prepared {
             tokenizer,
             budget,
             outline,
+            adapters,
             memory: [vocabulary, directory, program],
         })
     }
@@ -597,6 +630,7 @@ impl LoadOptions {
             n_threads,
             session: self.session.clone(),
             fit: self.fit,
+            adapters: AdapterSizes::default(),
             spare,
         }
     }

@@ -64,6 +64,9 @@ pub enum Error {
     /// A model to run in part, and on other machines.
     #[error("{}", reduced_elsewhere(Setting::words))]
     ReducedElsewhere,
+    /// A model with adapters, and on other machines.
+    #[error("adapters are for one machine: other machines run their layers without")]
+    AdaptersElsewhere,
     /// NaN or infinity in a result: damaged weights, or a model that overflows.
     #[error(
         "{path}: the model computes values that are not numbers (NaN or infinity, at token {n} of the text): the file is \
@@ -175,6 +178,11 @@ impl Error {
     pub fn is_about_outputs(&self) -> bool {
         use atta_model::Error::{NoLogits, NoScores};
         matches!(self, Self::Step(NoLogits | NoScores))
+    }
+
+    /// Whether adapters are not there, or do not work together.
+    pub fn is_about_adapters(&self) -> bool {
+        matches!(self, Self::Step(atta_model::Error::Adapter(_)))
     }
 
     /// Bytes of memory to free before a retry, which may then need more; `None` for other errors.

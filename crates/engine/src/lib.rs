@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapters;
 #[cfg(feature = "chat")]
 pub mod chat;
 #[cfg(feature = "batch")]
@@ -64,8 +65,8 @@ pub use atta_formats::{
 };
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
-    Backend, ExecutorSize, Inputs, KvType, MatmulCost, MeasuredStep, Model, Observer, Phase,
-    ReductionCost, Role, Sensitivity, arch, oracle, spec,
+    AdapterScale, AdapterSet, Backend, ExecutorSize, Inputs, KvType, MAX_ADAPTERS, MatmulCost,
+    MeasuredStep, Model, Observer, Phase, ReductionCost, Role, Sensitivity, arch, oracle, spec,
 };
 pub use atta_store::{
     Budget, BudgetItem, Damage, DamagedPart, Error as StoreError, Io, ModelFiles, ModelSource,
@@ -74,6 +75,7 @@ pub use atta_store::{
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
+pub use adapters::{AdapterFile, AdapterInfo};
 #[cfg(feature = "batch")]
 pub use embed::{EmbedOptions, Embedder};
 pub use engine::{Engine, LoadOptions, Threads};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atta_formats::{Setting, Suggestion};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Footprint, KvType, MemberPart, Model, Share, spec::ModelSpec};
+use atta_model::{AdapterSizes, Footprint, KvType, MemberPart, Model, Share, spec::ModelSpec};
 use atta_store::{
     Budget, InMemory, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, Weights, system,
 };
@@ -129,6 +129,8 @@ pub(crate) struct SessionNeeds<'a> {
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,
     pub(crate) fit: Fit,
+    /// What a step with adapters takes.
+    pub(crate) adapters: AdapterSizes,
     /// Bytes for the caller.
     pub(crate) spare: u64,
 }
@@ -179,7 +181,8 @@ impl SessionNeeds<'_> {
         let outputs =
             session::output_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
         let drafts = session::logits_bytes(self.spec).saturating_mul(options.n_draft as u64);
-        [needs.activations, outputs, drafts, self.spare]
+        let adapters = self.adapters.bytes(self.spec, options.n_batch);
+        [needs.activations, adapters, outputs, drafts, self.spare]
             .into_iter()
             .fold(needs.state, u64::saturating_add)
     }

@@ -13,7 +13,8 @@ use std::{
 };
 
 use atta_model::{
-    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec,
+    AdapterSet, Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want,
+    spec::ModelSpec,
 };
 use atta_store::Reservation;
 
@@ -192,6 +193,8 @@ pub struct Session {
     n_batch: usize,
     /// Positions that each context shift evicts; `None` without shifts.
     evicted_range: Option<Range<usize>>,
+    /// The adapters that all tokens are computed with.
+    adapters: AdapterSet,
     /// Includes the tokens of batches in flight.
     tokens: Vec<u32>,
     /// Batches of a prompt that the executor computes, oldest first.
@@ -280,6 +283,7 @@ impl Session {
             n_ctx,
             n_batch: planned.n_batch,
             evicted_range,
+            adapters: engine.default_adapters(),
             tokens: Vec::with_capacity(n_ctx),
             in_flight: VecDeque::new(),
             windows: Windows::default(),
@@ -317,6 +321,7 @@ impl Session {
             n_ctx: self.n_ctx,
             n_batch: self.n_batch,
             evicted_range: self.evicted_range.clone(),
+            adapters: self.adapters,
             tokens,
             in_flight: VecDeque::new(),
             windows: Windows::default(),
@@ -353,6 +358,24 @@ impl Session {
         let memory = memory.map_err(|_| SpeculationOff::NoRoom)?;
         self.sink = Some((sink, memory));
         Ok(())
+    }
+
+    /// Sets the adapters of all tokens; at first those that the engine has by default. With others,
+    /// the session becomes empty: its state was computed without them.
+    ///
+    /// # Errors
+    /// As [`truncate`](Self::truncate).
+    pub fn set_adapters(&mut self, adapters: AdapterSet) -> Result<(), Error> {
+        if adapters != self.adapters {
+            self.truncate(0)?;
+            self.adapters = adapters;
+        }
+        Ok(())
+    }
+
+    /// The adapters of all tokens.
+    pub fn adapters(&self) -> AdapterSet {
+        self.adapters
     }
 
     /// Appends tokens and computes the logits after the last one.
@@ -705,6 +728,7 @@ impl Session {
         let pos = self.n_cached() + self.n_window_tokens();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));
+            self.batch.set_adapters(self.adapters);
             if checkpoint == Some(i) {
                 self.batch.mark_checkpoint();
             }

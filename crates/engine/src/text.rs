@@ -39,6 +39,13 @@ pub struct Text {
     second: Option<usize>,
 }
 
+/// Tokens, and the adapters that they are computed with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TokenText<'a> {
+    pub(crate) tokens: &'a [u32],
+    pub(crate) adapters: AdapterSet,
+}
+
 /// A medium in a text.
 #[derive(Clone, Debug)]
 struct PlacedMedia {
@@ -94,10 +101,18 @@ impl Text {
         &self.ids
     }
 
-    /// The tokens of a text that is nothing else: without media and adapters.
-    pub(crate) fn tokens(&self) -> Option<&[u32]> {
-        let is_plain = self.media.is_empty() && self.adapters == AdapterSet::EMPTY;
-        is_plain.then_some(&self.ids)
+    /// The first `n` tokens of a text of tokens only: without media.
+    pub(crate) fn tokens(&self, n: usize) -> Option<TokenText<'_>> {
+        let is_plain = self.media.is_empty();
+        is_plain.then_some(TokenText {
+            tokens: &self.ids[..n],
+            adapters: self.adapters,
+        })
+    }
+
+    /// Sets the adapters that its positions are computed with.
+    pub(crate) fn set_adapters(&mut self, adapters: AdapterSet) {
+        self.adapters = adapters;
     }
 
     /// The adapters that its positions are computed with.
@@ -242,6 +257,6 @@ mod tests {
         assert_eq!(text.input(1), TextInput::Token(2));
         assert_eq!(text.input(3), TextInput::Embedding(&[2.0, 3.0]));
         assert_eq!(text.input(5), TextInput::Token(4));
-        assert_eq!((text.len(), text.tokens()), (7, None));
+        assert_eq!((text.len(), text.tokens(7)), (7, None));
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use atta_kernels::math::{all_below, all_finite};
 
-use crate::spec::Tap;
+use crate::{AdapterSet, spec::Tap};
 
 /// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0.
 /// No real model comes near this.
@@ -56,16 +56,6 @@ pub enum Input {
         /// Row `i` of [`Batch::hidden`], `[d_model]`.
         state: usize,
     },
-}
-
-/// The adapters (such as LoRA) that a row is computed with. It is part of what a state depends on.
-/// The empty set is the only one so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct AdapterSet(());
-
-impl AdapterSet {
-    /// No adapters.
-    pub const EMPTY: Self = Self(());
 }
 
 /// The result that a row wants.

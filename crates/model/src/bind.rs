@@ -20,7 +20,7 @@ use atta_store::{
 };
 
 use crate::{
-    Error, Member, MemberPart, Placement, Role, Share, TensorReq, arch,
+    Adapter, Error, Member, MemberPart, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
     spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
@@ -44,6 +44,7 @@ pub struct Model {
     member: Option<Member>,
     /// The model whose embedding it reads, if it has none.
     lender: Option<Arc<Model>>,
+    pub(crate) adapters: Vec<Adapter>,
     _vectors: Reservation,
 }
 
@@ -182,6 +183,7 @@ impl Model {
             share,
             member,
             lender: None,
+            adapters: Vec::new(),
             _vectors: vectors,
         })
     }

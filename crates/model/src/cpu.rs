@@ -9,9 +9,10 @@ use atta_kernels::{Kernels, Pool, StepThreads};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Backend, Batch, Error, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Input,
-    Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
-    blocks::{RopeTables, Scratch, ScratchSize},
+    AdapterSizes, Backend, Batch, Error, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize,
+    Footprint, Input, Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
+    adapters::AdapterScratch,
+    blocks::{MoeScratch, RopeTables, Scratch, ScratchSize},
     kv::Cache,
     members::{Exchange, Members},
     observe::NoObserver,
@@ -110,12 +111,13 @@ pub struct Cpu {
     pub(crate) runs: StateRuns,
     pub(crate) ropes: RopeTables,
     pub(crate) scratch: Scratch,
+    pub(crate) adapter_scratch: AdapterScratch,
     /// Token ids of the rows of this step, in order.
     pub(crate) ids: Vec<u32>,
     pub(crate) observer: Box<dyn Observer>,
     /// The members that compute the model together, if it is not this executor alone.
     pub(crate) members: Option<Members>,
-    _memory: [Reservation; 2],
+    _memory: [Reservation; 3],
 }
 
 impl std::fmt::Debug for Cpu {
@@ -283,6 +285,11 @@ impl Cpu {
                 "all rows of a model, as one of several members".to_owned(),
             ));
         };
+        if !model.adapters().is_empty() {
+            return Err(Error::Options(
+                "some rows of a model with adapters".to_owned(),
+            ));
+        }
         let mut cpu = Self::of_rows(model, kernels, pool, budget, size)?;
         let spec = cpu.model.spec();
         cpu.members = Some(Members::new(
@@ -330,10 +337,12 @@ impl Cpu {
             n_rows: n_batch,
             n_ctx,
         };
+        let adapters = AdapterSizes::of(model.adapters());
         // An absurd size is refused before anything is allocated.
         let memory = [
             budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, &seqs))?,
             budget.reserve("activations", Scratch::bytes(spec, scratch))?,
+            budget.reserve("activations of adapters", adapters.bytes(spec, n_batch))?,
         ];
         let factors = model.globals().rope_factors();
         Ok(Self {
@@ -342,6 +351,7 @@ impl Cpu {
             runs: StateRuns::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch: Scratch::new(spec, scratch),
+            adapter_scratch: AdapterScratch::new(&adapters, MoeScratch::n_act_rows(spec, n_batch)),
             ids: Vec::with_capacity(n_batch),
             observer: Box::new(NoObserver),
             members: None,
@@ -437,6 +447,7 @@ impl Cpu {
         check_taps(self, batch)?;
         let model = &self.model;
         let part = &self.info.part;
+        check_adapters(model, &batch.rows)?;
         let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
             check_row(model.spec(), part, batch, i, row)
         });
@@ -506,6 +517,16 @@ fn check_joined(spec: &ModelSpec, batch: &Batch, row: &Row) -> Result<(), &'stat
             Ok(())
         }
         _ => Err("no hidden state beside a token, which a draft head reads"),
+/// Fails for a row with an adapter that the model does not have.
+fn check_adapters(model: &Model, rows: &[Row]) -> Result<(), Error> {
+    let n = model.adapters().len();
+    let is_unknown = |row: &Row| row.adapters.iter().any(|at| at.adapter >= n);
+    match rows.iter().position(is_unknown) {
+        Some(row) => Err(Error::Row {
+            row,
+            what: "an adapter that is not loaded",
+        }),
+        None => Ok(()),
     }
 }
 

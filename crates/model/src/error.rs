@@ -85,6 +85,9 @@ pub enum Error {
         /// The reason.
         why: String,
     },
+    /// An adapter that does not fit the model, or adapters that do not work together.
+    #[error("{0}")]
+    Adapter(String),
     /// Another number of experts than a position can go to.
     #[error("{}", n_experts(*n, *most, Setting::words))]
     Experts {

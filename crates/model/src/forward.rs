@@ -26,6 +26,7 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
+    adapters::Adapting,
     blocks::{
         Normalize, Pass, RowNorm, Scratch, Taps, add_laurel, add_ngrams, add_to_other_streams,
         attention, begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up,
@@ -34,7 +35,7 @@ use crate::{
         sparse_mlp,
     },
     members::Products,
-    spec::{Ffn, Mixer, Norm, Sublayer},
+    spec::{Ffn, Head, Mixer, Norm, Sublayer},
 };
 
 /// Rows of the embedding that are read at once.
@@ -75,6 +76,13 @@ impl Cpu {
             kernels: self.kernels,
             pool: &self.pool,
             products: Products::new(self.kernels, &self.pool, self.members.as_mut()),
+            adapting: Adapting::new(
+                self.kernels,
+                &self.pool,
+                self.model.adapters(),
+                &batch.rows,
+                &mut self.adapter_scratch,
+            ),
             rows: &batch.rows,
             steps: &self.steps,
             runs: &self.runs,
@@ -177,12 +185,27 @@ impl Cpu {
                 if let Some(mean) = mean {
                     self.kernels.add_assign(x, mean);
                 }
-                if scale != 1.0 {
-                    x.iter_mut().for_each(|x| *x *= scale);
-                }
             }
         }
+        self.adapt_embeddings(&batch.rows);
+        if scale != 1.0 {
+            let rows = batch.rows.iter().zip(self.scratch.x.chunks_exact_mut(d));
+            rows.filter(|(row, _)| row.token().is_some())
+                .for_each(|(_, x)| x.iter_mut().for_each(|x| *x *= scale));
+        }
         Ok(())
+    }
+
+    /// Adds the adapters' parts to the embeddings of tokens.
+    fn adapt_embeddings(&mut self, rows: &[Row]) {
+        let mut adapting = Adapting::new(
+            self.kernels,
+            &self.pool,
+            self.model.adapters(),
+            rows,
+            &mut self.adapter_scratch,
+        );
+        adapting.add_to_embeddings(&mut self.scratch.x, |t| rows[t].token());
     }
 
     /// `x =` the residual of each row.
@@ -260,19 +283,31 @@ impl Cpu {
         }
         self.observer.enter(Phase::Other);
         add_mean(model, kernels, s, wanted, out);
+        let adapters = model.adapters();
+        Adapting::new(
+            kernels,
+            &self.pool,
+            adapters,
+            rows,
+            &mut self.adapter_scratch,
+        )
+        .add_to_logits(&s.act, out.all_logits_mut(), wanted);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
-        if spec.head.logit_scale != 1.0 {
-            out.all_logits_mut()
-                .iter_mut()
-                .for_each(|z| *z *= spec.head.logit_scale);
-        }
-        if let Some(cap) = spec.head.softcap {
-            out.all_logits_mut()
-                .iter_mut()
-                .for_each(|z| *z = cap * tanh(*z / cap));
-        }
+        spec.head.finish(out.all_logits_mut());
         Ok(())
+    }
+}
+
+impl Head {
+    /// Scales and caps logits.
+    fn finish(&self, logits: &mut [f32]) {
+        if self.logit_scale != 1.0 {
+            logits.iter_mut().for_each(|z| *z *= self.logit_scale);
+        }
+        if let Some(cap) = self.softcap {
+            logits.iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapters;
 pub mod arch;
 mod batch;
 mod bind;
@@ -29,7 +30,8 @@ mod share;
 pub mod spec;
 mod tensors;
 
-pub use batch::{AdapterSet, Batch, Input, Output, Row, SeqId, Want};
+pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
+pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model, ModelCost, PartCost};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use draft_head::{DraftHeadFile, parse_guessed};

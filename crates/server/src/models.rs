@@ -12,7 +12,7 @@ use std::{
 };
 
 use atta_engine::{
-    Batcher, BatcherOptions, Counts, Engine, Error,
+    AdapterSet, Batcher, BatcherOptions, Counts, Engine, Error,
     chat::{ChatFormat, TemplateChoice},
     give_back_memory,
 };
@@ -76,10 +76,22 @@ pub(crate) struct Model {
     pub(crate) talk_window: Option<usize>,
     /// Answers from which later ones are drafted.
     pub(crate) earlier: EarlierByKey,
+    /// Of requests that say nothing of adapters.
+    adapters: Mutex<AdapterSet>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Model {
+    /// The adapters of requests that say nothing of adapters.
+    pub(crate) fn adapters(&self) -> AdapterSet {
+        *lock(&self.adapters)
+    }
+
+    /// Sets them for later requests.
+    pub(crate) fn set_adapters(&self, adapters: AdapterSet) {
+        *lock(&self.adapters) = adapters;
+    }
+
     /// Waits until all jobs are complete and the thread has ended. Returns false if it panicked.
     fn end(&self) -> bool {
         self.worker.stop();
@@ -216,6 +228,16 @@ impl Models {
             .flat_map(|entry| entry.source.names.iter().map(String::as_str))
     }
 
+    /// The names of models in memory with those of their adapters.
+    pub(crate) fn adapted_names(&self) -> Vec<String> {
+        let names = |model: &Model| {
+            let name = |adapter: &str| format!("{}:{adapter}", model.name);
+            let infos = model.engine.adapters().iter();
+            infos.map(|info| name(&info.name)).collect::<Vec<_>>()
+        };
+        self.inspect_loaded(names).concat()
+    }
+
     /// Finds a model by any of its names, without loading it; no name means the first model.
     /// Returns its first name.
     pub(crate) fn look_up(&self, name: Option<&str>) -> Result<&str, ApiError> {
@@ -340,6 +362,7 @@ impl Models {
         let (worker, thread) = started.map_err(ServeError::Start)?;
         Ok(Model {
             name: source.names[0].clone(),
+            adapters: Mutex::new(engine.default_adapters()),
             engine,
             format,
             worker,

@@ -56,6 +56,7 @@ mod tests {
         },
         cluster,
         flow::{
+            adapters::AdapterFields,
             body::BodyFields,
             format::FormatFields,
             request::{ApiRequest, PathRequest},
@@ -164,30 +165,42 @@ mod tests {
         describes::<R>(path, &[fields::<R>()]);
     }
 
+    /// As [`describes_one`], of a request whose answer is computed with adapters.
+    fn describes_adapted<R: ApiRequest + DeserializeOwned>(path: &str) {
+        describes::<R>(path, &[fields::<R>(), fields::<AdapterFields>()]);
+    }
+
     #[test]
     fn requests_have_the_fields_that_are_read() {
         let sampling = fields::<OpenAiSampling>;
         let format = fields::<FormatFields>;
         let shared = fields::<OllamaShared>;
         let choices = fields::<ChoiceFields>;
-        let chat = [fields::<ChatFields>(), choices(), sampling(), format()];
+        let lora = fields::<AdapterFields>;
+        let chat = [
+            fields::<ChatFields>(),
+            choices(),
+            sampling(),
+            format(),
+            lora(),
+        ];
         describes::<ChatRequest>("/v1/chat/completions", &chat);
         let completion = fields::<CompletionFields>();
-        let completion = [completion, choices(), sampling(), format()];
+        let completion = [completion, choices(), sampling(), format(), lora()];
         describes::<CompletionRequest>("/v1/completions", &completion);
-        let response = [fields::<ResponseFields>(), sampling()];
+        let response = [fields::<ResponseFields>(), sampling(), lora()];
         describes::<ResponseRequest>("/v1/responses", &response);
-        let ollama_chat = [fields::<OllamaChatFields>(), shared()];
+        let ollama_chat = [fields::<OllamaChatFields>(), shared(), lora()];
         describes::<PathRequest<OllamaChatFields>>("/api/chat", &ollama_chat);
-        let generate = [fields::<GenerateFields>(), shared()];
+        let generate = [fields::<GenerateFields>(), shared(), lora()];
         describes::<PathRequest<GenerateFields>>("/api/generate", &generate);
-        describes_one::<EmbeddingRequest>("/v1/embeddings");
-        describes_one::<MessagesRequest>("/v1/messages");
+        describes_adapted::<EmbeddingRequest>("/v1/embeddings");
+        describes_adapted::<MessagesRequest>("/v1/messages");
         describes_one::<CountRequest>("/v1/messages/count_tokens");
-        describes_one::<EmbedRequest>("/api/embed");
-        describes_one::<EmbeddingsRequest>("/api/embeddings");
+        describes_adapted::<EmbedRequest>("/api/embed");
+        describes_adapted::<EmbeddingsRequest>("/api/embeddings");
         describes_one::<TemplateRequest>("/apply-template");
-        describes_one::<RerankRequest>("/reranking");
+        describes_adapted::<RerankRequest>("/reranking");
         describes_one::<TokenizeRequest>("/tokenize");
         describes_one::<DetokenizeRequest>("/detokenize");
     }

@@ -132,6 +132,7 @@ pub(crate) fn gets() -> Vec<Route> {
         ("/health", get(native::health)),
         ("/props", get(llama::info::props)),
         ("/slots", get(llama::info::slots)),
+        ("/lora-adapters", get(llama::lora::list)),
         ("/metrics", get(native::prometheus)),
         ("/openapi.json", get(openapi::document)),
     ]
@@ -160,6 +161,7 @@ pub(crate) fn posts() -> Vec<Route> {
         ("/reranking", post(llama::rerank::answer)),
         ("/v1/chat/completions/input_tokens", post(chat::count)),
         ("/v1/responses/input_tokens", post(responses::count)),
+        ("/lora-adapters", post(llama::lora::set)),
     ]
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod constraint;
 mod context;
+pub(crate) mod lora;
 pub(crate) mod model;
 mod model_arg;
 mod output;

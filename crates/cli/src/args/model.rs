@@ -2,11 +2,14 @@
 
 use std::num::NonZeroUsize;
 
-use atta::{Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt};
+use atta::{
+    AdapterFile, Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt,
+};
 use clap::{Args, ValueEnum};
 
 use super::{
     EVERYDAY,
+    lora::{LoraFlag, lora},
     value::{self, CpuList, RamBudget, ThreadCounts},
 };
 use crate::failure::Failure;
@@ -91,6 +94,11 @@ pub(crate) struct ModelFlags {
     /// Let each token use N experts at most [default: as many as the model says]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     experts: Option<usize>,
+    /// Add a LoRA adapter, a GGUF file of the model's architecture, with a scale [default: 1];
+    /// repeatable. NAME= names it: for /lora, and for requests to `atta serve`, which then apply it
+    /// only if they ask for it
+    #[arg(long, value_name = "[NAME=]FILE[:SCALE]", value_parser = lora)]
+    lora: Vec<LoraFlag>,
 }
 
 /// A KV cache type.
@@ -173,7 +181,36 @@ impl ModelFlags {
             session,
             fit: if self.fit { Fit::Shrink } else { Fit::Strict },
             reduction: self.reduction(),
+            adapters: self.adapter_files(1.0),
             ..LoadOptions::default()
+        }
+    }
+
+    /// The adapters to load; `named` is the scale of those that have a name and no scale.
+    pub(crate) fn adapter_files(&self, named: f32) -> Vec<AdapterFile> {
+        self.lora.iter().map(|flag| flag.file(named)).collect()
+    }
+
+    /// These without adapters, for another model.
+    pub(crate) fn without_adapters(&self) -> Self {
+        Self {
+            lora: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether there are adapters.
+    pub(crate) fn has_adapters(&self) -> bool {
+        !self.lora.is_empty()
+    }
+
+    /// Refuses `--lora` for a command that is about the weights of the model's file.
+    pub(crate) fn refuse_lora(&self, command: &str) -> Result<(), Failure> {
+        match self.has_adapters() {
+            false => Ok(()),
+            true => Err(Failure::Usage(format!(
+                "--lora does not apply to `atta {command}`, which is about the model's own weights"
+            ))),
         }
     }
 

@@ -30,6 +30,8 @@ mod join;
 #[cfg(all(feature = "leap", unix))]
 mod leap;
 mod logits;
+#[cfg(all(feature = "lora", feature = "chat", feature = "convert"))]
+mod lora;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(all(feature = "hub", feature = "cli-extras"))]

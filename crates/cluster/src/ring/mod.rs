@@ -490,6 +490,7 @@ impl Ring {
     /// Fails for an input that no ring takes; the local layers are not asked.
     fn check_row(&self, batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
         let what = match row.input {
+            _ if !row.adapters.is_empty() => "an adapter, but a ring has none",
             Input::Token(id) if id as usize >= self.n_vocab => {
                 let n_vocab = self.n_vocab;
                 return Err(Error::Token { id, n_vocab });

@@ -3,12 +3,14 @@
 
 use atta_formats::TensorType;
 use atta_model::{
-    TensorReq,
-    spec::{ModelSpec, Presence, QkNorm},
+    Role, TensorReq,
+    spec::{DeltaNet, ModelSpec, Presence, QkNorm},
 };
 
 use super::{
     config::Config,
+    delta_net,
+    family::Family,
     rows::{Change, GatheredRows, RowMap},
     source_tensor::SourceTensor,
     tensors::{TensorBuilder, shape_of, to_usize},
@@ -19,13 +21,42 @@ use crate::{Error, Tensor};
 const HEAD: &str = "{h}";
 
 /// The order of the fused rows of q, k and v: all queries, all keys, all values.
-pub(super) fn qkv_order(n_rows: u64, d_head: u64) -> RowMap {
+fn qkv_order(n_rows: u64, d_head: u64) -> RowMap {
     let of = d_head.saturating_mul(3);
     RowMap::QkvOfHeads {
         n_heads: n_rows / of.max(1),
         d_key: d_head,
         d_values: d_head,
         of,
+    }
+}
+
+/// Decides on the order of the rows of matrices and their biases in GGUF.
+pub(super) struct RowOrder<'a> {
+    pub(super) family: &'a Family,
+    /// The gated delta nets of the model.
+    pub(super) net: Option<&'a DeltaNet>,
+    /// The width of a head.
+    pub(super) d_head: u64,
+}
+
+impl RowOrder<'_> {
+    /// The rows of the checkpoint's tensor for `n_rows` rows of GGUF's.
+    pub(super) fn of(&self, role: Role, n_rows: u64) -> RowMap {
+        let d_head = self.d_head;
+        match role {
+            Role::AttnQ | Role::AttnQBias if self.family.is_qkv_by_head => {
+                qkv_order(n_rows, d_head)
+            }
+            Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
+                if self.family.is_paired =>
+            {
+                RowMap::Pairs { d_head }
+            }
+            _ => self
+                .net
+                .map_or(RowMap::Same, |net| delta_net::row_order(net, role)),
+        }
     }
 }
 

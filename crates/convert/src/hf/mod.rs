@@ -22,6 +22,7 @@ mod indexers;
 mod keys;
 mod latent;
 mod llama4;
+pub mod lora;
 mod multipliers;
 mod mxfp4;
 mod names;

@@ -13,7 +13,7 @@ use super::{
     delta_net, factors,
     family::{Experts, Family, GateUpLayout},
     gemma3n, gemma4,
-    heads::qkv_order,
+    heads::RowOrder,
     latent,
     multipliers::Multipliers,
     mxfp4::Mxfp4,
@@ -385,19 +385,12 @@ impl TensorBuilder<'_> {
                 first: self.n_skipped_positions,
                 step: 1,
             },
-            Role::AttnQ | Role::AttnQBias if self.family.is_qkv_by_head => {
-                qkv_order(n_rows, self.d_head)
+            _ => RowOrder {
+                family: self.family,
+                net: self.net,
+                d_head: self.d_head,
             }
-            Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
-                if self.family.is_paired =>
-            {
-                RowMap::Pairs {
-                    d_head: self.d_head,
-                }
-            }
-            _ => self
-                .net
-                .map_or(RowMap::Same, |net| delta_net::row_order(net, role)),
+            .of(role, n_rows),
         }
     }
 

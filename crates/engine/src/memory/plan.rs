@@ -81,10 +81,14 @@ impl MemoryPlan {
             spec,
             budget,
             outline,
+            adapters,
             memory: _memory,
             ..
         } = prepared;
-        let needs = options.session_needs(&spec, &footprint, n_threads);
+        let needs = SessionNeeds {
+            adapters: adapters.sizes(),
+            ..options.session_needs(&spec, &footprint, n_threads)
+        };
         let mapped_bytes = match outline.weights {
             WeightsAt::Mapped => {
                 part_bytes(&needs, &files).map_err(|e| PlaceError::from(e).at(path))?
@@ -154,6 +158,7 @@ fn items(needs: &SessionNeeds<'_>, session: &Resolved, sizes: &ResidencyBytes) -
     let executor = needs.footprint.executor_bytes(spec, &session.size());
     let logits = session::logits_bytes(spec);
     let sampling = session::output_bytes(spec, session.n_ctx) - logits;
+    let adapters = needs.adapters.bytes(spec, session.n_batch);
     let all = [
         ("pinned weights", sizes.pinned),
         ("read-ahead", sizes.ring),
@@ -161,6 +166,7 @@ fn items(needs: &SessionNeeds<'_>, session: &Resolved, sizes: &ResidencyBytes) -
         ("logits", logits),
         ("kv cache", executor.state),
         ("activations", executor.activations),
+        ("activations of adapters", adapters),
         ("sampler", sampling),
     ];
     all.into_iter()

@@ -9,9 +9,10 @@
 //! CPU the instruction set, because products with float weights round differently on another one.
 //! The state header has the shapes and element types of the KV cache, and the RoPE regime.
 //! Omissions are the layers that are left out and the limit of experts, of a model that does not
-//! run whole.
+//! run whole. Where texts have adapters, the root of their keys is a hash of this one, and of the
+//! BLAKE3 of each adapter's files with its scale, in order.
 
-use atta_model::{Executor, SeqId, spec::LayerSpec};
+use atta_model::{AdapterSet, Executor, SeqId, spec::LayerSpec};
 use blake3::Hasher;
 
 use super::segment::VERSION;
@@ -61,6 +62,20 @@ impl Key {
             parts.add(omissions(reduced).as_bytes());
         }
         Ok(parts.end())
+    }
+
+    /// Key of the empty text in sequences with these adapters, if this is the one without.
+    pub(crate) fn with_adapters(self, engine: &Engine, adapters: AdapterSet) -> Self {
+        if adapters.is_empty() {
+            return self;
+        }
+        let mut parts = Parts(Hasher::new());
+        parts.add(&self.0);
+        for at in adapters.iter() {
+            parts.add(&engine.adapters()[at.adapter].hash);
+            parts.add(&at.scale.to_bits().to_le_bytes());
+        }
+        parts.end()
     }
 
     /// Key of a model: a hash of the metadata of its files and of samples of their tensors.

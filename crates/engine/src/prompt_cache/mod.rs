@@ -414,7 +414,8 @@ impl Session {
 
     /// Key of the empty text.
     fn root(&self) -> Result<Key, Error> {
-        Key::root(self.engine(), self.executor().as_ref(), self.seq)
+        let root = Key::root(self.engine(), self.executor().as_ref(), self.seq)?;
+        Ok(root.with_adapters(self.engine(), self.adapters()))
     }
 
     /// Saves the unsaved part of the session's KV cache.

@@ -8,13 +8,14 @@ use atta_model::{Executor, SeqId};
 use crate::{
     Engine, Error, PromptCache,
     prompt_cache::{Key, Lookup, MIN_GAIN, SegmentPrefix, SequenceExport},
+    text::TokenText,
 };
 
 /// A prompt cache directory, which other processes may use at the same time.
 pub(super) struct DiskTier {
     engine: Engine,
     cache: Arc<PromptCache>,
-    /// Key of the empty text.
+    /// Key of the empty text without adapters.
     root: Key,
     notes: Vec<String>,
 }
@@ -49,15 +50,15 @@ impl DiskTier {
 
     /// Finds a saved prefix of a text, without its last token. Empty if it would save little over
     /// `n` tokens.
-    pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<SegmentPrefix> {
-        let ids = &text[..text.len() - 1];
+    pub(super) fn find(&mut self, text: &TokenText<'_>, n: usize) -> Vec<SegmentPrefix> {
+        let ids = &text.tokens[..text.tokens.len() - 1];
         let n_min = n + MIN_GAIN;
         if ids.len() < n_min {
             return Vec::new();
         }
         self.cache.look_up(
             &Lookup {
-                root: self.root,
+                root: self.root.with_adapters(&self.engine, text.adapters),
                 ids,
                 n_min,
             },
@@ -80,10 +81,16 @@ impl DiskTier {
     }
 
     /// Saves a sequence; returns whether it was saved.
-    pub(super) fn save(&mut self, executor: &dyn Executor, seq: SeqId, tokens: &[u32]) -> bool {
-        let export = SequenceExport::new(&self.engine, executor, seq, tokens);
+    pub(super) fn save(
+        &mut self,
+        executor: &dyn Executor,
+        seq: SeqId,
+        text: &TokenText<'_>,
+    ) -> bool {
+        let export = SequenceExport::new(&self.engine, executor, seq, text.tokens);
+        let root = self.root.with_adapters(&self.engine, text.adapters);
         let saved = self.cache.try_to_save(|| {
-            self.cache.save(&export, self.root)?;
+            self.cache.save(&export, root)?;
             self.cache.save_experts(&self.engine)
         });
         saved.unwrap_or_else(|note| {

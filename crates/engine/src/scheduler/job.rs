@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_model::{Output, Want};
+use atta_model::{AdapterSet, Output, Want};
 
 use super::Update;
 use crate::{
@@ -29,6 +29,8 @@ pub struct JobId(pub u64);
 /// time.
 pub struct Job {
     pub(super) prompt: Text,
+    /// `None`: those that the engine has by default.
+    adapters: Option<AdapterSet>,
     priority: u8,
     task: Task,
     speculator: Option<Box<Speculator>>,
@@ -66,6 +68,7 @@ impl Job {
         let speculator = speculation.map(|speculation| Speculator::new(engine, speculation));
         Ok(Self {
             prompt: prompt.into(),
+            adapters: None,
             priority: 0,
             task: Task::Generate(Box::new(Generation::new(engine, options)?)),
             speculator: speculator.transpose()?.map(Box::new),
@@ -77,6 +80,7 @@ impl Job {
     pub fn embedding(prompt: impl Into<Text>, pooling: Pooling) -> Self {
         Self {
             prompt: prompt.into(),
+            adapters: None,
             priority: 0,
             task: Task::Embed(Pooled::new(pooling)),
             speculator: None,
@@ -85,6 +89,8 @@ impl Job {
 
     /// Prepares for a model.
     pub(super) fn of_model(&mut self, engine: &Engine) {
+        let adapters = self.adapters.unwrap_or(engine.default_adapters());
+        self.prompt.set_adapters(adapters);
         if let Task::Embed(pooled) = &mut self.task {
             pooled.of_model(engine);
         }
@@ -103,6 +109,15 @@ impl Job {
             speculator.remember(Arc::clone(earlier));
         }
         self
+    }
+
+    /// Sets the adapters of the text, in place of those that the engine has by default.
+    #[must_use]
+    pub fn with_adapters(self, adapters: AdapterSet) -> Self {
+        Self {
+            adapters: Some(adapters),
+            ..self
+        }
     }
 
     /// Sets the priority in the queue (default 0; higher goes first).

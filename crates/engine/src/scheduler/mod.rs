@@ -421,7 +421,7 @@ impl Batcher {
         let n_text = job.text.len();
         let may_share = job.may_share() && !self.is_encoder;
         let disk_tier = self.disk_tier.as_mut().filter(|_| may_share);
-        let found = disk_tier.and_then(|tier| Some(tier.find(job.text.tokens()?, n)));
+        let found = disk_tier.and_then(|tier| Some(tier.find(&job.text.tokens(n_text)?, n)));
         let mut found = found.unwrap_or_default();
         // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
         let beside = from.filter(|_| self.slots.n_running() > 0);
@@ -476,7 +476,7 @@ impl Batcher {
         let place = self.slots.at_mut(slot);
         if place
             .unsaved()
-            .is_some_and(|tokens| disk_tier.save(self.executor.as_ref(), place.seq, tokens))
+            .is_some_and(|text| disk_tier.save(self.executor.as_ref(), place.seq, &text))
         {
             place.saved();
         }

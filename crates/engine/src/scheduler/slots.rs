@@ -7,7 +7,10 @@
 use atta_model::{Executor, SeqId};
 
 use super::job::{JobId, Running};
-use crate::{prompt_cache::MIN_NEW, text::Text};
+use crate::{
+    prompt_cache::MIN_NEW,
+    text::{Text, TokenText},
+};
 
 /// A job waits for a prompt that is being prefilled if that saves at least this many tokens.
 const WORTH_WAITING: usize = 8;
@@ -43,9 +46,9 @@ impl Slot {
 
     /// Evaluated tokens, if enough of them are unsaved to be worth saving. The prompt cache has no
     /// texts with media.
-    pub(super) fn unsaved(&self) -> Option<&[u32]> {
+    pub(super) fn unsaved(&self) -> Option<TokenText<'_>> {
         let is_worth_it = self.n_done >= self.n_saved + MIN_NEW;
-        Some(&self.text().tokens().filter(|_| is_worth_it)?[..self.n_done])
+        self.text().tokens(self.n_done).filter(|_| is_worth_it)
     }
 
     /// Records that all evaluated tokens are in the prompt cache.

@@ -12,18 +12,17 @@ use crate::{
 };
 
 impl ModelSpec {
-    /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
-    /// the last one, to one that is left out or to all such layers, or to the keys and values of a
-    /// layer that attends to another's.
-    fn is_idle(&self, tensor: &TensorInfo) -> bool {
+    /// Whether a tensor of this name that the model may have is not computed with: it belongs to a
+    /// layer behind the last one, to one that is left out or to all such layers, or to the keys and
+    /// values of a layer that attends to another's.
+    pub(crate) fn is_idle(&self, tensor: &str) -> bool {
         let layer = tensor
-            .name
             .strip_prefix("blk.")
             .and_then(|name| name.split_once('.'));
         let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
-            let has_name = |role: &Role| role.name() == tensor.name;
+            let has_name = |role: &Role| role.name() == tensor;
             let is_rope = ROPE_ROLES.iter().any(has_name) && self.left_out().next().is_some();
-            return is_rope || self.join.is_some() && tensor.name == GUESSED;
+            return is_rope || self.join.is_some() && tensor == GUESSED;
         };
         if let Some(join) = &self.join {
             let own = join.first_block..join.first_block + self.layers.len();
@@ -123,7 +122,7 @@ pub(super) fn match_tensors<'a>(
     check_together(reqs, &all, directory)?;
     let unused = |t: &&TensorInfo| unused.contains(t.name.as_str());
     for left in directory.tensors().iter().filter(unused) {
-        if !spec.is_idle(left) {
+        if !spec.is_idle(&left.name) {
             return Err(Error::UnusedTensor(left.name.clone()));
         }
     }

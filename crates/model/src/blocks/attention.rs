@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     Error, Phase, Role,
+    adapters::Adapted,
     bind::Tensors,
     spec::{Attention, KvSource, Norm, OutputGate, QkNorm, Sublayer},
 };
@@ -73,6 +74,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
         multiply_inputs(p, p.model.layer(l), chunk, a, roles.len())?;
         project_index(p, l, a, chunk)
     })?;
+    adapt_inputs(p, l, a, roles);
     take_queries(p, a);
     Ok(())
 }
@@ -115,6 +117,22 @@ fn multiply_inputs(
         ..job(Role::AttnGate, Role::AttnQBias, gates)
     };
     p.products.matmul(&s.act, [q, k, v, gate])
+}
+
+/// Adds the adapters' parts to queries, keys, values and gates of heads.
+fn adapt_inputs(p: &mut Pass<'_>, l: usize, a: &Attention, roles: &[Role]) {
+    let n = p.rows.len();
+    let s = &mut *p.s;
+    for &role in roles {
+        let out = match role {
+            Role::AttnQ if a.gate == OutputGate::Elements => &mut s.mixer[..n * a.d_gates()],
+            Role::AttnQ => &mut s.q[..n * a.d_q()],
+            Role::AttnK => &mut s.k[..n * a.d_kv()],
+            Role::AttnV => &mut s.v[..n * a.d_kv()],
+            _ => &mut s.mixer[..n * a.d_gates()],
+        };
+        p.adapting.add(Adapted::of_layer(l, role, &s.act, out));
+    }
 }
 
 /// The weight of a norm that has none.

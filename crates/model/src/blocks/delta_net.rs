@@ -21,6 +21,7 @@ use atta_store::{ChunkGuard, Projection, WeightGroup};
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
+    adapters::Adapted,
     spec::{DeltaNet, GateRows, NetDecay, NetGate, NetTensors, Sublayer},
 };
 
@@ -120,7 +121,16 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
             5 => multiply_inputs(p, l, net, chunk, [a, b, c, d, e]),
             _ => multiply_inputs(p, l, net, chunk, [a, b, c, d, e, f]),
         }
-    })
+    })?;
+    let n_rows = p.rows.len();
+    let s = &mut *p.s;
+    let mut rest = Buffers::new(&mut s.mixer, n_rows, net).inputs;
+    for &role in &roles[..n] {
+        let (out, others) = std::mem::take(&mut rest).split_at_mut(n_rows * net.rows_of(role));
+        rest = others;
+        p.adapting.add(Adapted::of_layer(l, role, &s.act, out));
+    }
+    Ok(())
 }
 
 fn multiply_inputs<const N: usize>(

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     Error, Role,
+    adapters::Adapted,
     spec::{Attention, Latent, Sublayer},
 };
 
@@ -82,7 +83,15 @@ fn project_inputs(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error>
         let job = |role, out| product(t.matrix(role, chunk), out);
         let jobs = [job(first, q), job(Role::AttnKvA, kv)];
         p.products.matmul(&p.s.act, jobs)
-    })
+    })?;
+    let s = &mut *p.s;
+    let Buffers { q, kv, q_latent } = layer.buffers(&mut s.mixer, n);
+    let q = if first == Role::AttnQ { q } else { q_latent };
+    for (role, out) in [(first, q), (Role::AttnKvA, kv)] {
+        p.adapting
+            .add(Adapted::of_layer(layer.l, role, &s.act, out));
+    }
+    Ok(())
 }
 
 /// `out = W act`.
@@ -109,7 +118,12 @@ fn project_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error
         let out = layer.buffers(&mut p.s.mixer, n).q;
         let job = product(t.matrix(Role::AttnQB, chunk), out);
         p.products.matmul(&p.s.act, [job])
-    })
+    })?;
+    let s = &mut *p.s;
+    let out = layer.buffers(&mut s.mixer, n).q;
+    p.adapting
+        .add(Adapted::of_layer(l, Role::AttnQB, &s.act, out));
+    Ok(())
 }
 
 /// `act = norm(a)`, with latent vectors of width `d`.

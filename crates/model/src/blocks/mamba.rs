@@ -16,6 +16,7 @@ use atta_store::{Projection, WeightGroup};
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
+    adapters::Adapted,
     spec::{Mamba, StateNorms, Sublayer},
 };
 
@@ -73,7 +74,12 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error
             mode: Store::Set,
         };
         p.products.matmul(&s.act, [job])
-    })
+    })?;
+    let s = &mut *p.s;
+    let out = MambaBuffers::new(&mut s.mixer, n, mamba).projected;
+    p.adapting
+        .add(Adapted::of_layer(l, Role::SsmIn, &s.act, out));
+    Ok(())
 }
 
 /// `x = silu(conv(x) + bias)`; keeps the inputs of the convolution.

@@ -18,6 +18,7 @@ use atta_store::{Projection, WeightGroup};
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
+    adapters::Adapted,
     spec::{Mamba2, Sublayer},
 };
 
@@ -53,7 +54,12 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba2) -> Result<(), Erro
             mode: Store::Set,
         };
         p.products.matmul(&s.act, [job])
-    })
+    })?;
+    let s = &mut *p.s;
+    let [out, _] = buffers(&mut s.mixer, n, mamba);
+    p.adapting
+        .add(Adapted::of_layer(l, Role::SsmIn, &s.act, out));
+    Ok(())
 }
 
 /// `x`, `b`, `c`, decays and steps of every row; keeps the inputs of the convolution.

@@ -36,6 +36,7 @@ use atta_store::{ChunkGuard, WeightGroup};
 
 use crate::{
     Error, Inputs, Model, Observer, Phase, Role, Row,
+    adapters::Adapting,
     kv::Cache,
     members::Products,
     seqs::{StateRuns, StateStep},
@@ -71,6 +72,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) pool: &'a Pool,
     /// Products with weights.
     pub(crate) products: Products<'a>,
+    /// What adapters add to them.
+    pub(crate) adapting: Adapting<'a>,
     pub(crate) rows: &'a [Row],
     /// Blocks of the recurrent states, one step per row; empty without recurrent layers.
     pub(crate) steps: &'a [StateStep],

@@ -24,12 +24,17 @@
 //! all experts are done and then added in the order of each row's ranks, so that no bit depends on
 //! that order or on the other rows of the batch.
 
-use atta_kernels::{Activations, Gated, GatedGroups, Groups, Job, Layouts, Matrix, Store, math};
+use atta_kernels::{Activations, GatedGroups, Groups, Job, Layouts, Matrix, Store, math};
 use atta_store::{Amount, Arrived, Projection, WeightGroup};
 
-use super::{Normalize, Pass, Routing, mlp::act, routing::group_rows};
+use super::{
+    Normalize, Pass, Routing,
+    mlp::{GatedMatrices, act, multiply_gated},
+    routing::group_rows,
+};
 use crate::{
     Error, Phase, Role,
+    adapters::{Adapted, Adapting},
     bind::Tensors,
     members::Products,
     spec::{
@@ -262,10 +267,25 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         }
         Ok(())
     })?;
+    adapt_router(p, l, m);
     weigh_experts(p, m);
     let routing = &mut p.s.moe.routing;
     routing.choose(m, t.vector_opt(Role::ExpProbsBias), n);
     Ok(())
+}
+
+/// Adds the adapters' parts to the router's logits and to the gate of the shared expert.
+fn adapt_router(p: &mut Pass<'_>, l: usize, m: &Moe) {
+    let n = p.rows.len();
+    let s = &mut *p.s;
+    let logits = &mut s.moe.routing.probs[..n * m.n_experts];
+    p.adapting
+        .add(Adapted::of_layer(l, Role::FfnGateInp, &s.act, logits));
+    if m.has_shared_gate() {
+        let gate = &mut s.moe.shared_gate[..n];
+        p.adapting
+            .add(Adapted::of_layer(l, Role::FfnGateInpShexp, &s.act, gate));
+    }
 }
 
 /// From the router's logits to weights of experts.
@@ -324,24 +344,10 @@ fn mlp_beside(
     mlp: &Mlp,
     [gate, up, down]: [Role; 3],
 ) -> Result<(), Error> {
-    let n = p.rows.len();
-    let d_ff = mlp.d_ff;
-    let t = p.model.layer(l);
-    let activation = act(mlp.activation);
-    p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
-        let [gate, up] = [gate, up].map(|role| t.matrix(role, chunk));
-        let out = &mut p.s.ff[..n * d_ff];
-        let job = Gated {
-            gate,
-            up,
-            gate_bias: None,
-            up_bias: None,
-            activation,
-            out,
-        };
-        p.products.matmul_gated(&p.s.act, job)
-    })?;
-    project_beside(p, l, d_ff, down, |_| ())
+    let roles = [gate, up];
+    let bias = [None; 2];
+    multiply_gated(p, l, mlp, GatedMatrices { roles, bias })?;
+    project_beside(p, l, mlp.d_ff, down, |_| ())
 }
 
 /// As [`mlp_beside`], of a shared expert without a gate in its MLP.
@@ -358,6 +364,10 @@ fn plain_beside(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
         };
         p.products.matmul(&p.s.act, [job])
     })?;
+    let s = &mut *p.s;
+    let out = &mut s.ff[..n * mlp.d_ff];
+    p.adapting
+        .add(Adapted::of_layer(l, Role::FfnUpShexp, &s.act, out));
     let activation = act(mlp.activation);
     project_beside(p, l, mlp.d_ff, Role::FfnDownShexp, |hidden| {
         kernels.activate(activation, hidden);
@@ -394,8 +404,15 @@ fn project_beside(
             mode: Store::Set,
         };
         p.products.matmul(&p.s.act, [job])
-    })
+    })?;
+    let s = &mut *p.s;
+    let out = &mut s.moe.shared[..n * d];
+    p.adapting.add(Adapted::of_layer(l, down, &s.act, out));
+    Ok(())
 }
+
+/// The matrices of experts that read the input: up, and gate if there are gates.
+const INPUTS: [Role; 2] = [Role::FfnUpExps, Role::FfnGateExps];
 
 /// The weights of a group of experts.
 struct GroupWeights<'a> {
@@ -406,6 +423,8 @@ struct GroupWeights<'a> {
     first: usize,
     /// The rows of expert `k` are those from `bounds[k]` to `bounds[k + 1]`.
     bounds: &'a [usize],
+    l: usize,
+    routing: &'a Routing,
 }
 
 impl<'a> GroupWeights<'a> {
@@ -417,8 +436,77 @@ impl<'a> GroupWeights<'a> {
         (w, self.t.expert_bias(bias, e, w.n_whole()))
     }
 
+    /// Row `i` of the inputs of the group, of `h` of all rows.
+    fn take_input(&self, h: &[f32], i: usize, out: &mut [f32]) {
+        let place = self.bounds[0] + i;
+        let h = &h[self.routing.row_at(place) * out.len()..][..out.len()];
+        match self.m.weighted {
+            WeightedSide::Output => out.copy_from_slice(h),
+            WeightedSide::Input => scaled(h, self.routing.weight_at(place), out),
+        }
+    }
+
     /// `act(Wgate h) * (Wup h)`, or `Wup h` without gates.
     fn multiply_inputs(
+        &self,
+        products: &mut Products<'_>,
+        adapting: &mut Adapting<'_>,
+        h: &Activations,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let [up, gate] = INPUTS;
+        if !self.m.has_gates {
+            return self.multiply(products, adapting, up, h, out);
+        }
+        if !adapting.has(Some(self.l), &INPUTS) {
+            return self.multiply_gated(products, h, out);
+        }
+        let mut ups = std::mem::take(&mut adapting.s.ups);
+        let n = out.len();
+        let done = self
+            .multiply(products, adapting, gate, h, out)
+            .and_then(|()| self.multiply(products, adapting, up, h, &mut ups[..n]));
+        adapting.gate(&self.m.expert, out, &ups[..n]);
+        adapting.s.ups = ups;
+        done
+    }
+
+    /// The products with a matrix of each expert, and what adapters add to them.
+    fn multiply(
+        &self,
+        products: &mut Products<'_>,
+        adapting: &mut Adapting<'_>,
+        role: Role,
+        x: &Activations,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let bounds = self.bounds;
+        let bias = match role {
+            Role::FfnUpExps => Role::FfnUpExpsBias,
+            Role::FfnGateExps => Role::FfnGateExpsBias,
+            _ => Role::FfnDownExpsBias,
+        };
+        let w = &|k| self.of(k, role, bias);
+        let all = Groups {
+            bounds,
+            w,
+            out: &mut *out,
+        };
+        products.matmul_groups(x, all)?;
+        let experts = &self.arrived.ids[self.first..];
+        for (&expert, places) in experts.iter().zip(bounds.windows(2)) {
+            let product = Adapted {
+                expert: expert as usize,
+                rows: places[0] - bounds[0]..places[1] - bounds[0],
+                ..Adapted::of_layer(self.l, role, x, out)
+            };
+            adapting.add_at(product, |i| self.routing.row_at(bounds[0] + i));
+        }
+        Ok(())
+    }
+
+    /// `act(Wgate h) * (Wup h)` without adapters.
+    fn multiply_gated(
         &self,
         products: &mut Products<'_>,
         h: &Activations,
@@ -426,10 +514,6 @@ impl<'a> GroupWeights<'a> {
     ) -> Result<(), Error> {
         let bounds = self.bounds;
         let up = &|k| self.of(k, Role::FfnUpExps, Role::FfnUpExpsBias);
-        if !self.m.has_gates {
-            let w = up;
-            return products.matmul_groups(h, Groups { bounds, w, out });
-        }
         let gate = &|k| self.of(k, Role::FfnGateExps, Role::FfnGateExpsBias);
         let job = GatedGroups {
             bounds,
@@ -466,25 +550,21 @@ fn experts(
         arrived,
         first,
         bounds,
+        l,
+        routing,
     };
 
     p.observer.enter(Phase::Other);
-    let inputs = &[Role::FfnUpExps, Role::FfnGateExps][..1 + usize::from(m.has_gates)];
+    let inputs = &INPUTS[..1 + usize::from(m.has_gates)];
     let layouts = t.layouts(inputs);
     s.act
         .fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
-            let place = places.start + i;
-            let t = routing.row_at(place);
-            let h = &h[t * d..(t + 1) * d];
-            match m.weighted {
-                WeightedSide::Output => out.copy_from_slice(h),
-                WeightedSide::Input => scaled(h, routing.weight_at(place), out),
-            }
+            weights.take_input(h, i, out)
         });
     group.observe_inputs(p.observer, l, inputs, &s.act);
     let out = &mut s.ff[..places.len() * d_ff];
     p.observer.enter(Phase::Matmul);
-    weights.multiply_inputs(&mut p.products, &s.act, out)?;
+    weights.multiply_inputs(&mut p.products, &mut p.adapting, &s.act, out)?;
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;
@@ -500,11 +580,15 @@ fn experts(
     s.act
         .fill(kernels, p.pool, (places.len(), d_ff), layouts, row);
     group.observe_inputs(p.observer, l, &[Role::FfnDownExps], &s.act);
-    let w = &|k| weights.of(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
-    let job = Groups { bounds, w, out };
-    p.products.matmul_groups(&s.act, job)?;
+    weights.multiply(
+        &mut p.products,
+        &mut p.adapting,
+        Role::FfnDownExps,
+        &s.act,
+        out,
+    )?;
     Ok(group.experts.len())
 }
 

@@ -17,6 +17,7 @@ use atta_store::WeightGroup;
 use super::{Normalize, Pass, norm::RowNorm, streams::add_to_streams};
 use crate::{
     Error, Placement, Role,
+    adapters::Adapted,
     spec::{LayerSpec, Mixer, Norm, Sublayer, Wiring},
 };
 
@@ -99,6 +100,15 @@ impl Pass<'_> {
             let job = Job { w, bias, out, mode };
             p.products.matmul(&p.s.act, [job])
         })?;
+        let s = &mut *self.s;
+        let (out, factor) = match layer.is_deferred(sublayer) {
+            true => (&mut s.y[..n], 1.0),
+            false => (&mut s.x[..n], layer.residual_scale),
+        };
+        self.adapting.add(Adapted {
+            factor,
+            ..Adapted::of_layer(l, weight, &s.act, out)
+        });
         if portion != Portion::First {
             self.add_deferred_if_due(l, sublayer);
         }

@@ -14,6 +14,7 @@ use atta_store::{Projection, WeightGroup};
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
+    adapters::Adapted,
     spec::{ShortConv, Sublayer},
 };
 
@@ -42,7 +43,12 @@ fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
             mode: Store::Set,
         };
         p.products.matmul(&s.act, [job])
-    })
+    })?;
+    let s = &mut *p.s;
+    let out = &mut s.mixer[..n * d_in];
+    p.adapting
+        .add(Adapted::of_layer(l, Role::ShortconvInProj, &s.act, out));
+    Ok(())
 }
 
 /// `g = b ⊙ x`, in the place of `b`.

@@ -13,6 +13,7 @@ use atta_store::{Projection, WeightGroup};
 use super::{Pass, mlp::act};
 use crate::{
     Error, Role,
+    adapters::Adapted,
     spec::{SparseMlp, Sublayer},
 };
 
@@ -39,7 +40,15 @@ fn multiply(p: &mut Pass<'_>, l: usize, d_ff: usize) -> Result<(), Error> {
         let gate = job(Role::FfnGate, Role::FfnGateBias, &mut s.gates[..n * d_ff]);
         let up = job(Role::FfnUp, Role::FfnUpBias, &mut s.ff[..n * d_ff]);
         p.products.matmul(&s.act, [gate, up])
-    })
+    })?;
+    let s = &mut *p.s;
+    let gates = &mut s.gates[..n * d_ff];
+    p.adapting
+        .add(Adapted::of_layer(l, Role::FfnGate, &s.act, gates));
+    let ups = &mut s.ff[..n * d_ff];
+    p.adapting
+        .add(Adapted::of_layer(l, Role::FfnUp, &s.act, ups));
+    Ok(())
 }
 
 /// `act = y`.

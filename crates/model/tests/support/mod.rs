@@ -5,6 +5,7 @@
     reason = "each test binary uses its own part of this module"
 )]
 
+pub(crate) mod adapters;
 pub(crate) mod hybrid;
 pub(crate) mod means;
 pub(crate) mod quantized;

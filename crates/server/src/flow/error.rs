@@ -289,6 +289,9 @@ impl From<Error> for ApiError {
         if error.is_about_outputs() {
             return Self::bad(message);
         }
+        if error.is_about_adapters() {
+            return Self::field("lora", message);
+        }
         match error {
             Error::PromptTooLong { n_prompt, n_ctx } => prompt_too_long(n_prompt, n_ctx),
             Error::EmptyPrompt => Self::bad(message),

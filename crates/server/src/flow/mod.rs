@@ -3,6 +3,7 @@
 //!
 //! Knows no client's JSON: the folders of `api/` map that to the types here and back.
 
+pub(crate) mod adapters;
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod error;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use atta_engine::{
-    EarlierAnswers, Error, GenerateOptions, Job, Pooling, Text,
+    AdapterSet, EarlierAnswers, Error, GenerateOptions, Job, Pooling, Text,
     chat::{ChatInput, ChatPrompt, Prompt, PromptEnd, Role},
     tools::Parser,
 };
@@ -33,6 +33,13 @@ impl Prepared {
         };
         let jobs = self.jobs.into_iter();
         let jobs = jobs.map(|job| job.with_earlier_answers(earlier)).collect();
+        Self { jobs, ..self }
+    }
+
+    /// Computes all jobs with these adapters.
+    pub(crate) fn with_adapters(self, adapters: AdapterSet) -> Self {
+        let jobs = self.jobs.into_iter();
+        let jobs = jobs.map(|job| job.with_adapters(adapters)).collect();
         Self { jobs, ..self }
     }
 

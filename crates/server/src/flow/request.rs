@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
+    adapters::AdapterFields,
     answer::Answers,
     body::{self, Accepted, BodyFields, Incoming},
     error::ApiError,
@@ -95,6 +96,7 @@ impl<F: PathFields> ApiRequest for PathRequest<F> {
 /// A parsed request that holds one of the server's request permits.
 pub(crate) struct ReceivedRequest<R> {
     pub(crate) request: R,
+    adapters: AdapterFields,
     warnings: Warnings,
     /// The key that it came with.
     key: Option<ClientKey>,
@@ -106,6 +108,9 @@ pub(crate) struct ReceivedRequest<R> {
 /// A parsed request whose model is in memory.
 pub(crate) struct LoadedRequest<R> {
     request: R,
+    adapters: AdapterFields,
+    /// The adapter in the name of the model.
+    named: Option<usize>,
     warnings: Warnings,
     permit: OwnedSemaphorePermit,
     model: Arc<Model>,
@@ -127,9 +132,12 @@ impl<R: ApiRequest> ReceivedRequest<R> {
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The closure holds the permit, because it runs to its end even if the client disconnects.
         let parse = move || {
-            let request = R::read(BodyFields::parse(&bytes)?, &warnings)?;
+            let mut fields = BodyFields::parse(&bytes)?;
+            let adapters = fields.take()?;
+            let request = R::read(fields, &warnings)?;
             Ok(Self {
                 request,
+                adapters,
                 warnings,
                 key,
                 permit,
@@ -142,15 +150,40 @@ impl<R: ApiRequest> ReceivedRequest<R> {
     /// Loads the model if it is not in memory.
     async fn load(self, app: &App) -> Result<LoadedRequest<R>, ApiError> {
         let start = Instant::now();
-        let name = model_name(app, &self.request, &self.warnings);
+        let RequestedModel { name, adapter } = requested(app, &self.request, &self.warnings);
         let model = app.models.get(name, self.request.keep_alive()).await?;
+        let named = match adapter {
+            Some(adapter) if model.engine.adapters().is_empty() => {
+                let whole = format!("{}:{adapter}", name.unwrap_or_default());
+                self.warn_of_name(app, &whole)?;
+                None
+            }
+            Some(adapter) => {
+                let found = model.engine.adapter_named(adapter);
+                Some(found.map_err(|error| ApiError::from(error).about("model"))?)
+            }
+            None => None,
+        };
         Ok(LoadedRequest {
             request: self.request,
+            adapters: self.adapters,
+            named,
             warnings: self.warnings,
             permit: self.permit,
             model,
             load_time: start.elapsed(),
         })
+    }
+
+    /// Warns that the only model answers, though the request names another one.
+    ///
+    /// # Errors
+    /// An interface that takes no such name, and a server of several models.
+    fn warn_of_name(&self, app: &App, name: &str) -> Result<(), ApiError> {
+        match app.models.only().filter(|_| R::TAKES_ANY_NAME) {
+            Some(ours) => Ok(warn_of_name(&self.warnings, name, ours)),
+            None => Err(ApiError::no_model(name)),
+        }
     }
 
     /// Prepares jobs on a blocking thread and submits them to the model's worker. `prepare` also
@@ -167,7 +200,9 @@ impl<R: ApiRequest> ReceivedRequest<R> {
         let work = move || {
             let (prepared, reply) = prepare(&loaded.model, loaded.request, &loaded.warnings)?;
             let earlier = key.and_then(|key| loaded.model.earlier.of(key, &loaded.model.engine));
+            let adapters = loaded.adapters.into_set(&loaded.model, loaded.named)?;
             let prepared = prepared.with_earlier_answers(earlier.as_ref());
+            let prepared = prepared.with_adapters(adapters);
             Ok(((prepared, reply), loaded.model, loaded.permit))
         };
         let ((prepared, reply), model, permit) = on_blocking_thread(work).await?;
@@ -189,6 +224,10 @@ impl<R: ApiRequest> LoadedRequest<R> {
         self,
         respond: impl FnOnce(&Model, R, &Warnings) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
+        if self.adapters.is_given() {
+            let why = "lora changes nothing here: nothing is computed with weights";
+            self.warnings.add(why.to_owned());
+        }
         let work = move || {
             let _permit = self.permit;
             respond(&self.model, self.request, &self.warnings)
@@ -207,20 +246,44 @@ pub(crate) async fn submit<R: ApiRequest, T: Send + 'static>(
     received.submit(app, prepare).await
 }
 
-/// Resolves the model name of a request; on a server of one model any name may be accepted.
-fn model_name<'a, R: ApiRequest>(
+/// The model that a request names, and an adapter of it.
+#[derive(Default)]
+struct RequestedModel<'a> {
+    /// `None`: the first model.
+    name: Option<&'a str>,
+    adapter: Option<&'a str>,
+}
+
+/// Resolves the model name of a request: that of a model, or with an adapter's behind a colon. On a
+/// server of one model any name may be accepted.
+fn requested<'a, R: ApiRequest>(
     app: &App,
     request: &'a R,
     warnings: &Warnings,
-) -> Option<&'a str> {
-    let name = request.model()?;
-    match app.models.only() {
-        Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
-            warnings.add(format!("there is no model {name:?} here: {ours:?} answers"));
-            None
+) -> RequestedModel<'a> {
+    let Some(name) = request.model() else {
+        return RequestedModel::default();
+    };
+    let is_known = |name: &str| app.models.look_up(Some(name)).is_ok();
+    let adapted = name.rsplit_once(':').filter(|(base, _)| is_known(base));
+    match (adapted, app.models.only()) {
+        (Some((base, adapter)), _) if !is_known(name) => RequestedModel {
+            name: Some(base),
+            adapter: Some(adapter),
+        },
+        (_, Some(ours)) if R::TAKES_ANY_NAME && !is_known(name) => {
+            warn_of_name(warnings, name, ours);
+            RequestedModel::default()
         }
-        _ => Some(name),
+        _ => RequestedModel {
+            name: Some(name),
+            adapter: None,
+        },
     }
+}
+
+fn warn_of_name(warnings: &Warnings, name: &str, ours: &str) {
+    warnings.add(format!("there is no model {name:?} here: {ours:?} answers"));
 }
 
 /// Runs work that takes milliseconds outside of the async thread.

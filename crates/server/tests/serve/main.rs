@@ -1,5 +1,8 @@
 //! Servers in this process: raw connections to them, and requests without any.
 
+#[path = "../../../engine/tests/adapter_file/mod.rs"]
+mod adapter_file;
+mod adapters;
 mod anthropic;
 mod bodies;
 mod cluster;

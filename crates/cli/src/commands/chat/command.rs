@@ -14,6 +14,7 @@ pub(super) const HELP: &str = "\
 /system TEXT  set the system message; without TEXT, remove it
 /save FILE    save the conversation to FILE, as JSON
 /load FILE    load a conversation from FILE
+/lora [NAME[:SCALE] …]   use these adapters and no others; without names, list them; /lora none
 /ring         show the machines of the ring, with their layers
 /resize N …   let the layers of this machine and of each node but the last end before layers N …
 /add NODE     take a node into the ring
@@ -43,6 +44,10 @@ pub(super) enum Command<'a> {
     System(Option<&'a str>),
     Save(&'a Path),
     Load(&'a Path),
+    /// Lists the adapters.
+    Adapters,
+    /// Uses these, each as NAME or NAME:SCALE, and no others.
+    Adapt(Vec<&'a str>),
     Ring(RingRequest<'a>),
     Help,
     Exit,
@@ -79,6 +84,9 @@ impl<'a> Command<'a> {
             ("system", text) => Self::System(text),
             ("save", Some(path)) => Self::Save(Path::new(path)),
             ("load", Some(path)) => Self::Load(Path::new(path)),
+            ("lora", None) => Self::Adapters,
+            ("lora", Some("none")) => Self::Adapt(Vec::new()),
+            ("lora", Some(names)) => Self::Adapt(names.split_whitespace().collect()),
             ("ring", None) => Self::Ring(RingRequest::Show),
             ("resize", Some(ends)) => resize(ends),
             ("add", Some(node)) => Self::Ring(RingRequest::Add(node)),
@@ -161,6 +169,12 @@ mod tests {
             value: "4",
         };
         assert_eq!(Command::parse("/set top-k  4"), set);
+        assert_eq!(Command::parse("/lora"), Command::Adapters);
+        assert_eq!(Command::parse("/lora none"), Command::Adapt(Vec::new()));
+        assert_eq!(
+            Command::parse("/lora a b:0.5"),
+            Command::Adapt(vec!["a", "b:0.5"])
+        );
         let ring = |request| Command::Ring(request);
         assert_eq!(Command::parse("/ring"), ring(RingRequest::Show));
         assert_eq!(

@@ -3,6 +3,7 @@
 //! Standard output gets the answers and nothing else; notices go to standard error. On a terminal a
 //! command or message that fails is reported and the chat continues; in a pipe it ends the program.
 
+mod adapters;
 mod agent;
 mod args;
 mod command;
@@ -303,6 +304,8 @@ impl Conversation<'_> {
             Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
             Command::Save(path) => transcript::save(&self.chat, path, self.inputs)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
+            Command::Adapters => notice(&adapters::list(self.chat.session())),
+            Command::Adapt(names) => adapters::choose(&mut self.chat, &names)?,
             Command::Ring(request) => notice(&self.ring.obey(&request, self.chat.session())?),
             Command::Wrong(why) => return Err(Failure::Failed(why)),
             Command::Read(path) => self.attach(path)?,

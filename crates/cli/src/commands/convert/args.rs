@@ -9,13 +9,16 @@ use atta::{
 use clap::{Args, ValueEnum};
 
 use super::sized::SizeArgs;
-use crate::args::value;
+use crate::args::{
+    lora::{LoraFlag, lora},
+    value,
+};
 
 /// Converts a model to GGUF, and quantizes it.
 ///
 /// SRC is a directory with config.json (Hugging Face: safetensors, or pytorch_model.bin) or
 /// params.json (Meta), a GGUF or QSF file, or a .bin file of llama2.c or LEAP with tokenizer.bin
-/// beside it.
+/// beside it. With --base it is a directory with adapter_config.json (peft).
 ///
 /// Without --type every tensor keeps its type. With a type or a mix of types, matrices are
 /// quantized by the rules of llama.cpp to the same bytes; norms and other vectors stay as they are.
@@ -39,6 +42,12 @@ pub(crate) struct ConvertArgs {
     pub(super) mix: Option<&'static Mix>,
     #[command(flatten)]
     pub(super) size: SizeArgs,
+    /// Merge a LoRA adapter, a GGUF file, into the weights, with a scale [default: 1]; repeatable
+    #[arg(long, value_name = "FILE[:SCALE]", value_parser = lora)]
+    pub(super) lora: Vec<LoraFlag>,
+    /// The base model of an adapter: SRC is a directory of peft, and DST the adapter's GGUF file
+    #[arg(long, value_name = "MODEL")]
+    pub(super) base: Option<PathBuf>,
     /// Use FILE, made by `atta imatrix`, as importance matrix
     #[arg(long, value_name = "FILE")]
     pub(super) imatrix: Option<PathBuf>,
@@ -96,6 +105,8 @@ impl ConvertArgs {
             to: Some(to),
             mix: None,
             size: SizeArgs::default(),
+            lora: Vec::new(),
+            base: None,
             imatrix: None,
             tensor_types: Vec::new(),
             pure: false,
@@ -172,7 +183,9 @@ fn types_help() -> String {
   atta convert model-00001-of-00004.gguf whole.gguf
   atta convert model.gguf parts.gguf --split 2G
   atta convert llama.gguf llama.bin --to leap-int8
-  atta convert model-f16.gguf model.qsf --type qsf_mixed",
+  atta convert model-f16.gguf model.qsf --type qsf_mixed
+  atta convert peft-adapter/ adapter.gguf --base model.gguf
+  atta convert model-f16.gguf merged.gguf --lora adapter.gguf --type q4_k_m",
         names.join(" ")
     )
 }

@@ -1,5 +1,6 @@
 //! `atta convert`: converts and quantizes a model.
 
+mod adapters;
 mod args;
 mod sized;
 
@@ -9,13 +10,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use atta::convert::{
-    Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
-    Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
-    llama2c::{self, LeapFormat, Report, RoundingError},
-    open, partial_path,
-    qsf::{self, TensorCosine},
-    separate_means,
+use atta::{
+    AdapterFile,
+    convert::{
+        Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
+        Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
+        llama2c::{self, LeapFormat, Report, RoundingError},
+        merge, open, partial_path,
+        qsf::{self, TensorCosine},
+        separate_means,
+    },
 };
 use serde_json::{Value, json};
 
@@ -48,20 +52,21 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
         pre: args.pre.clone(),
     };
     let mut notes = Vec::new();
-    let path = hub::locate_source(&args.src)?;
-    let mut checkpoint = match open(&path, &source, &mut notes) {
-        Err(error) if args.dry_run => return Err(all_problems(&path, &error)),
+    let source = SourcePath {
+        path: hub::locate_source(&args.src)?,
+        options: source,
+        lora: args.lora.iter().map(|flag| flag.file(1.0)).collect(),
+    };
+    if let Some(base) = &args.base {
+        return adapters::run(args, &source, base);
+    }
+    let mut checkpoint = match source.open(&mut notes) {
+        Err(error) if args.dry_run => return Err(all_problems(&source.path, &error)),
         opened => opened?,
     };
     notes.iter().for_each(|note| warn(note));
     match args.target() {
-        TargetFormat::Gguf if args.size.is_given() => {
-            let source = SourcePath {
-                path,
-                options: source,
-            };
-            sized::run(args, &source, checkpoint)
-        }
+        TargetFormat::Gguf if args.size.is_given() => sized::run(args, &source, checkpoint),
         TargetFormat::Gguf => to_gguf(args, &mut checkpoint),
         TargetFormat::Qsf => to_qsf(args, checkpoint),
         TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
@@ -79,12 +84,23 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
 struct SourcePath {
     path: PathBuf,
     options: SourceOptions,
+    /// Adapters to merge.
+    lora: Vec<AdapterFile>,
 }
 
 impl SourcePath {
-    /// Opens it; notes about it were printed the first time.
-    fn open(&self) -> Result<Checkpoint, Error> {
-        open(&self.path, &self.options, &mut Vec::new())
+    /// Opens it, with the adapters merged.
+    fn open(&self, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
+        let mut checkpoint = open(&self.path, &self.options, notes)?;
+        for AdapterFile { path, scale, .. } in &self.lora {
+            merge(&mut checkpoint, path, *scale, notes)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// Opens it once more; notes about it were printed the first time.
+    fn open_again(&self) -> Result<Checkpoint, Error> {
+        self.open(&mut Vec::new())
     }
 }
 
@@ -175,6 +191,7 @@ fn protect(args: &ConvertArgs) -> Result<(), Failure> {
         args.imatrix.as_ref(),
         args.tokenizer.as_ref(),
         args.size.calibrate.as_ref(),
+        args.base.as_ref(),
     ]);
     let is_inside = args.src.is_dir()
         && args

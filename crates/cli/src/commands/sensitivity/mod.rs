@@ -77,6 +77,7 @@ pub(crate) struct SensitivityArgs {
 pub(super) fn run(args: Box<SensitivityArgs>) -> Result<(), Failure> {
     args.model_flags.refuse_fit("sensitivity")?;
     args.model_flags.refuse_reduction("sensitivity")?;
+    args.model_flags.refuse_lora("sensitivity")?;
     protect(&args)?;
     let options = options(&args)?;
     let engine = load::engine(Some(&args.model), &options)?;

@@ -78,6 +78,11 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
             "--ring applies to a server of one model".to_owned(),
         ));
     }
+    if models.len() > 1 && args.model_flags.has_adapters() {
+        return Err(Failure::Usage(
+            "--lora applies to a server of one model".to_owned(),
+        ));
+    }
     let drafts = drafts(args)?;
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
@@ -86,6 +91,8 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
         let options = LoadOptions {
             constrained: true,
+            // One with a name waits for requests that ask for it.
+            adapters: args.model_flags.adapter_files(0.0),
             ..options
         };
         let options = drafts.beside(model.as_deref(), options)?;

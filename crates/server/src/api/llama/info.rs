@@ -20,6 +20,13 @@ pub(crate) struct ModelQuery {
     model: Option<String>,
 }
 
+impl ModelQuery {
+    /// The name of the model, if the query has one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
 type QueriedModel = Result<Query<ModelQuery>, QueryRejection>;
 
 fn model_name(query: QueriedModel) -> Result<Option<String>, ApiError> {

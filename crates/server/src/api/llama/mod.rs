@@ -1,5 +1,5 @@
 //! llama.cpp's own interface, as far as clients use it: `/completion`, `/infill`,
-//! `/apply-template`, `/props`, `/slots`.
+//! `/apply-template`, `/props`, `/slots`, `/lora-adapters`.
 //!
 //! Source: llama.cpp, tools/server/README.md, 2025. Errors are like OpenAI's. `/tokenize` and
 //! `/detokenize` are in [`native`](super::native).
@@ -7,6 +7,7 @@
 pub(crate) mod completion;
 pub(crate) mod infill;
 pub(crate) mod info;
+pub(crate) mod lora;
 pub(crate) mod options;
 pub(crate) mod rerank;
 mod response;

@@ -110,7 +110,6 @@ pub(crate) struct LlamaOptions {
     post_sampling_probs: Option<bool>,
     n_indent: Option<u64>,
     image_data: Option<Vec<Value>>,
-    lora: Option<Vec<Value>>,
     grammar_lazy: Option<bool>,
     speculation: Option<SpeculationName>,
 }
@@ -227,7 +226,6 @@ impl LlamaOptions {
             ),
             ("n_indent", self.n_indent.is_some_and(|n| n != 0)),
             ("image_data", has_any(&self.image_data)),
-            ("lora", has_any(&self.lora)),
             ("grammar_lazy", self.grammar_lazy == Some(true)),
         ];
         match wanted.into_iter().find(|(_, is)| *is) {
@@ -356,7 +354,6 @@ mod tests {
             ("mirostat", json!(2)),
             ("xtc_probability", json!(0.5)),
             ("dynatemp_range", json!(0.1)),
-            ("lora", json!([{ "id": 0, "scale": 1 }])),
             ("post_sampling_probs", json!(true)),
         ] {
             let error = options(json!({ name: value }))
@@ -364,7 +361,8 @@ mod tests {
                 .unwrap_err();
             assert_eq!(error.param.as_deref(), Some(name));
         }
-        let off = json!({ "mirostat": 0, "xtc_probability": 0.0, "dynatemp_range": 0, "lora": [], "image_data": [] });
+        let off =
+            json!({ "mirostat": 0, "xtc_probability": 0.0, "dynatemp_range": 0, "image_data": [] });
         assert!(options(off).refuse_unsupported().is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the names that requests may call models by.
+//! `GET /v1/models`: the names that requests may call models by, and models with their adapters.
 
 use std::sync::Arc;
 
@@ -17,11 +17,9 @@ pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Res
     if anthropic::models::is_asked(&headers) {
         return Json(anthropic::models::list(&app)).into_response();
     }
-    let models: Vec<Value> = app
-        .models
-        .names()
-        .map(|name| described(&app, name))
-        .collect();
+    let adapted = app.models.adapted_names();
+    let names = app.models.names().chain(adapted.iter().map(String::as_str));
+    let models: Vec<Value> = names.map(|name| described(&app, name)).collect();
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
@@ -32,7 +30,9 @@ pub(crate) async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let Path(name) = name.map_err(|error| ApiError::bad(error.body_text()))?;
-    app.models.look_up(Some(&name))?;
+    if !app.models.adapted_names().contains(&name) {
+        app.models.look_up(Some(&name))?;
+    }
     let is_anthropics = anthropic::models::is_asked(&headers);
     let model = if is_anthropics {
         anthropic::models::described(&app, &name)

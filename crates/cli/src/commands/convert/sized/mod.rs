@@ -81,7 +81,7 @@ fn costs(
     options: &ConvertOptions,
     probe: TensorType,
 ) -> Result<CostTable, Failure> {
-    let mut centred = source.open()?;
+    let mut centred = source.open_again()?;
     let types = uniform(probe);
     let of_probe = ConvertOptions {
         types,
@@ -262,7 +262,7 @@ impl<'a> SizedConversion<'a> {
         choice: &[usize],
         measured: Option<&[f64]>,
     ) -> Result<ReadyCheckpoint, convert::Error> {
-        let mut checkpoint = self.source.open()?;
+        let mut checkpoint = self.source.open_again()?;
         let mut options = self.options.clone();
         options.types.chosen = self.table.types(choice);
         let plan = settled(&mut checkpoint, &options)?;
@@ -404,7 +404,7 @@ fn reference(source: &SourcePath, scratch: &mut ScratchFiles) -> Result<PathBuf,
         return Ok(source.path.clone());
     }
     let path = scratch.path("source");
-    let checkpoint = source.open()?;
+    let checkpoint = source.open_again()?;
     let unchanged = ReadyCheckpoint {
         plan: Plan::new(&checkpoint, &TypeSelection::default(), None)?,
         checkpoint,
@@ -420,7 +420,7 @@ fn whole(
     ty: TensorType,
     path: &Path,
 ) -> Result<Arc<Checkpoint>, Failure> {
-    let mut checkpoint = job.source.open()?;
+    let mut checkpoint = job.source.open_again()?;
     let options = ConvertOptions {
         types: uniform(ty),
         ..job.options.clone()
