@@ -332,8 +332,8 @@ atta_status atta_session_append(const struct atta_session *session,
                                 const uint32_t *tokens,
                                 size_t n_tokens);
 
-// As `atta_session_append`, and gives the logits after each of the tokens, which are floats,
-// [n_tokens, n_vocab].
+// As `atta_session_append`, and gives the logits after each of the tokens: floats, for each token a
+// row with one for each of the vocabulary.
 //
 // # Safety
 // `tokens` has `n_tokens` values.
@@ -342,8 +342,8 @@ atta_status atta_session_append_all(const struct atta_session *session,
                                     size_t n_tokens,
                                     struct atta_buffer **out);
 
-// Gives the logits after the last token, which are floats, [n_vocab]. ATTA_STATUS_ABSENT before
-// the first token, and behind `atta_session_truncate`.
+// Gives the logits after the last token: floats, one for each token of the vocabulary.
+// ATTA_STATUS_ABSENT before the first token, and behind `atta_session_truncate`.
 atta_status atta_session_logits(const struct atta_session *session, struct atta_buffer **out);
 
 // Gives the tokens of the text, those that were evicted from a full context included.

@@ -157,8 +157,8 @@ pub unsafe extern "C" fn atta_session_append(
     })
 }
 
-/// As `atta_session_append`, and gives the logits after each of the tokens, which are floats,
-/// [n_tokens, n_vocab].
+/// As `atta_session_append`, and gives the logits after each of the tokens: floats, for each token a
+/// row with one for each of the vocabulary.
 ///
 /// # Safety
 /// `tokens` has `n_tokens` values.
@@ -184,8 +184,8 @@ pub unsafe extern "C" fn atta_session_append_all(
     })
 }
 
-/// Gives the logits after the last token, which are floats, [n_vocab]. ATTA_STATUS_ABSENT before
-/// the first token, and behind `atta_session_truncate`.
+/// Gives the logits after the last token: floats, one for each token of the vocabulary.
+/// ATTA_STATUS_ABSENT before the first token, and behind `atta_session_truncate`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_session_logits(
     session: Option<&AttaSession>,
