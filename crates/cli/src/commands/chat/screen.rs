@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn lines_end_between_words_however_the_text_comes() {
-        let expected = "a leafcutter ant is\nnot a termite";
+        let expected = "a leafcutter ant is \nnot a termite";
         let text = "a leafcutter ant is not a termite";
         assert_eq!(shown(21, &[text]), expected);
         let letters: Vec<String> = text.chars().map(String::from).collect();
