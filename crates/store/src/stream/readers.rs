@@ -30,7 +30,8 @@ pub(crate) enum Priority {
     Urgent,
     /// A step will need the bytes: reading ahead.
     Queued,
-    /// A step may need the bytes; the disk has nothing else to do.
+    /// A step may need the bytes; the disk has nothing else to do. One reader serves these, so that
+    /// others are free for a step.
     Idle,
 }
 
@@ -200,9 +201,10 @@ impl Readers {
 }
 
 impl Queue {
-    /// The next request to serve.
-    fn next(&mut self) -> Option<ReadRequest> {
-        self.requests.iter_mut().find_map(VecDeque::pop_front)
+    /// The next request that this reader serves.
+    fn next(&mut self, reader: usize) -> Option<ReadRequest> {
+        let n = if reader == 0 { N_PRIORITIES } else { Priority::Idle as usize };
+        self.requests[..n].iter_mut().find_map(VecDeque::pop_front)
     }
 
     /// Removes a request of this priority or a lower one.
@@ -256,7 +258,7 @@ impl ReaderState {
                 return None;
             }
             if reader < self.n_active.load(Ordering::Relaxed)
-                && let Some(request) = queue.next()
+                && let Some(request) = queue.next(reader)
             {
                 return Some(request);
             }
