@@ -339,16 +339,16 @@ impl Session {
         })
     }
 
-    /// Shows hidden states to a sink from now on, or to none.
+    /// Shows hidden states to no sink any more.
+    pub(crate) fn hide_states(&mut self) {
+        self.sink = None;
+    }
+
+    /// Shows hidden states to a sink from now on.
     ///
     /// # Errors
     /// The reason why there are none to show.
-    pub(crate) fn show_states(
-        &mut self,
-        sink: Option<Arc<dyn HiddenSink>>,
-    ) -> Result<(), SpeculationOff> {
-        self.sink = None;
-        let Some(sink) = sink else { return Ok(()) };
+    pub(crate) fn show_states(&mut self, sink: Arc<dyn HiddenSink>) -> Result<(), SpeculationOff> {
         if !self.executor().can_tap() {
             return Err(SpeculationOff::NoStates);
         }

@@ -48,10 +48,12 @@ impl SessionDrafts {
         let mut speculator = speculation
             .map(|speculation| Speculator::new(engine, speculation))
             .transpose()?;
-        let sink = speculator.as_ref().and_then(Speculator::hidden_sink);
-        let shown = session.show_states(sink);
+        session.hide_states();
         if let Some(speculator) = &mut speculator {
-            let why = obstacle(session, speculator.n_max()).or(shown.err());
+            let mut why = obstacle(session, speculator.n_max());
+            if let (None, Some(sink)) = (why, speculator.hidden_sink()) {
+                why = session.show_states(sink).err();
+            }
             why.into_iter().for_each(|why| speculator.turn_off(why));
         }
         Ok(Self {
