@@ -517,6 +517,9 @@ fn check_joined(spec: &ModelSpec, batch: &Batch, row: &Row) -> Result<(), &'stat
             Ok(())
         }
         _ => Err("no hidden state beside a token, which a draft head reads"),
+    }
+}
+
 /// Fails for a row with an adapter that the model does not have.
 fn check_adapters(model: &Model, rows: &[Row]) -> Result<(), Error> {
     let n = model.adapters().len();
