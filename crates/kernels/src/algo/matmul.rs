@@ -40,7 +40,8 @@ pub(crate) struct RowTile<'a> {
 }
 
 impl<'a> RowTile<'a> {
-    /// Takes the first `n` activation rows off, or all if there are fewer; the last part prefetches.
+    /// Takes off the first `n` activation rows, or all if there are fewer; the last part
+    /// prefetches.
     #[inline(always)]
     pub(crate) fn take_rows(&mut self, n: usize) -> RowTile<'a> {
         let first = self.rows.start;
