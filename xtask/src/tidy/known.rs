@@ -17,12 +17,12 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
-    ("tuples", "kernels", 151),
+    ("tuples", "kernels", 147),
     ("tuples", "model", 5),
     ("tuples", "tokenizer", 1),
     ("widths", "engine", 3),
     ("widths", "formats", 29),
-    ("widths", "kernels", 144),
+    ("widths", "kernels", 140),
     ("widths", "xtask", 2),
 ];
 

@@ -9,8 +9,8 @@
 const MAX_ROWS: usize = 64;
 /// Weight of a new time in the moving average.
 const NEW: f64 = 0.25;
-/// A guess of what a further row costs, in times of one row; measured: 0.15 with AVX-512, 0.45 with
-/// AVX2 (docs/notes).
+/// A guess of what a further row costs, in times of one row; measured: 0.2 to 0.5 for the second,
+/// 0.1 to 0.2 for others (docs/notes).
 const MORE_ROWS: f64 = 0.25;
 /// Steps after which a time is forgotten, so that one bad measurement does not count for ever.
 const FORGET: u64 = 512;

@@ -1,6 +1,6 @@
 //! Which algorithm multiplies a row tile of weight rows, for each instruction set.
 //!
-//! | | one activation row | several |
+//! | | one activation row, or as many as `few` says | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
@@ -40,7 +40,8 @@ pub(crate) struct RowTile<'a> {
 }
 
 impl<'a> RowTile<'a> {
-    /// Takes the first `n` activation rows off, or all if there are fewer; the last part prefetches.
+    /// Takes off the first `n` activation rows, or all if there are fewer; the last part
+    /// prefetches.
     #[inline(always)]
     pub(crate) fn take_rows(&mut self, n: usize) -> RowTile<'a> {
         let first = self.rows.start;

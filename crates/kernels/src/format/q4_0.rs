@@ -13,6 +13,20 @@ use {super::column, crate::isa::Words};
 /// The format.
 pub(crate) struct Q4_0;
 
+/// Codes of the low nibbles, then of the high ones.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
+#[inline(always)]
+pub(super) fn four_bit_words<I: Words>(isa: I, words: [I::W; 4]) -> [I::W; 8] {
+    let mut codes = [words[0]; 8];
+    for k in 0..8 {
+        codes[k] = isa.field(words[k % 4], k as i32 / 4 * 4, 15);
+    }
+    codes
+}
+
 impl Quant32 for Q4_0 {
     type Block = [u8; 18];
     const FORMAT: Format = Format::Q4_0;
@@ -41,11 +55,6 @@ impl Quant32 for Q4_0 {
     ))]
     #[inline(always)]
     fn transposed<I: Words>(isa: I, blocks: &[&[u8; 18]; 16]) -> Option<[I::W; 8]> {
-        let words = isa.transpose_words(&column(blocks, 2));
-        let mut codes = [words[0]; 8];
-        for k in 0..8 {
-            codes[k] = isa.field(words[k % 4], k as i32 / 4 * 4, 15);
-        }
-        Some(codes)
+        Some(four_bit_words(isa, isa.transpose_words(&column(blocks, 2))))
     }
 }

@@ -4,6 +4,14 @@ use super::{Quant32, Second, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
+use {
+    super::{column, q4_0::four_bit_words},
+    crate::isa::Words,
+};
 
 /// The format.
 pub(crate) struct Q4_1;
@@ -33,5 +41,14 @@ impl Quant32 for Q4_1 {
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 20], _: usize) -> I::V {
         isa.nibbles(layout::Q4_1(block).qs())
+    }
+
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        feature = "avx512"
+    ))]
+    #[inline(always)]
+    fn transposed<I: Words>(isa: I, blocks: &[&[u8; 20]; 16]) -> Option<[I::W; 8]> {
+        Some(four_bit_words(isa, isa.transpose_words(&column(blocks, 4))))
     }
 }

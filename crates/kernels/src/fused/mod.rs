@@ -1,5 +1,5 @@
-//! Kernels that fuse unpacking a format's blocks with the products of one activation row, for
-//! formats that many people run.
+//! Kernels that fuse unpacking a format's blocks with the products of one activation row or a few,
+//! for formats that many people run.
 //!
 //! A format without one goes through its decoder (`format/`) and `algo/gemv.rs`. `x86_256` holds
 //! the kernels for four weight rows at a time, `x86_512` those for four blocks of each of four

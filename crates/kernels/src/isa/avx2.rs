@@ -4,8 +4,6 @@
 //! `vpdpbusd`. Everything else is shared by the macros below; AVX-512 machines use the row
 //! operations too, since 32 codes fill 256 bits.
 
-#[cfg(feature = "avx512")]
-use super::Words;
 use super::memory::{load, load_at, store};
 use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
@@ -411,7 +409,7 @@ impl Wide for AvxVnni {
 /// Word i of each of eight rows in vector i.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transposed_words(rows: [__m128i; 8]) -> [__m256i; 4] {
+pub(super) fn transposed_words(rows: [__m128i; 8]) -> [__m256i; 4] {
     let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(rows[r]), rows[r + 4]);
     let two = [two(0), two(1), two(2), two(3)];
     let (a, b) = (
@@ -527,44 +525,6 @@ impl Lanes for AvxVnni {
         fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
     }
 }
-
-#[cfg(feature = "avx512")]
-macro_rules! words_of_256_bits {
-    ($isa:ty) => {
-        impl Words for $isa {
-            proven! {
-                fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [__m256i; 4] {
-                    let at = |r: usize| load(rows[r]);
-                    transposed_words([at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)])
-                }
-                fn field(self, w: __m256i, down: i32, mask: u8) -> __m256i {
-                    let w = match down {
-                        0 => w,
-                        1.. => _mm256_srl_epi32(w, _mm_cvtsi32_si128(down)),
-                        _ => _mm256_sll_epi32(w, _mm_cvtsi32_si128(-down)),
-                    };
-                    _mm256_and_si256(w, _mm256_set1_epi8(mask as i8))
-                }
-                fn join(self, v: __m256i, w: __m256i) -> __m256i { _mm256_or_si256(v, w) }
-                fn flip(self, w: __m256i, mask: u8) -> __m256i { _mm256_xor_si256(w, _mm256_set1_epi8(mask as i8)) }
-                fn half(self, w: __m256i, upper: bool) -> __m256 {
-                    let w = if upper {
-                        _mm256_srli_epi32::<16>(w)
-                    } else {
-                        _mm256_and_si256(w, _mm256_set1_epi32(0xffff))
-                    };
-                    let halves = _mm256_permute4x64_epi64::<0x08>(_mm256_packus_epi32(w, w));
-                    _mm256_cvtph_ps(_mm256_castsi256_si128(halves))
-                }
-            }
-        }
-    };
-}
-
-#[cfg(feature = "avx512")]
-words_of_256_bits!(Avx2);
-#[cfg(feature = "avx512")]
-words_of_256_bits!(AvxVnni);
 
 /// The sum of the lanes of each of eight pairs of vectors: lanes 0 to 7 with 8 to 15, 0 to 3 with 4
 /// to 7, 0 and 1 with 2 and 3, 0 with 1. Vectors i and i + 4 share a register from the second step
@@ -712,25 +672,8 @@ floats_of_256_bits!(AvxVnni);
 fn words_of_16(rows: &KeyCodes) -> KeyCodes {
     let mut out = [[0; 16]; 16];
     for half in 0..2 {
-        let mut two = [_mm256_setzero_si256(); 4];
-        for i in 0..4 {
-            let (a, b) = (&rows[8 * half + i], &rows[8 * half + i + 4]);
-            two[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(a)), load(b));
-        }
-        let (a, b) = (
-            _mm256_unpacklo_epi32(two[0], two[1]),
-            _mm256_unpackhi_epi32(two[0], two[1]),
-        );
-        let (c, d) = (
-            _mm256_unpacklo_epi32(two[2], two[3]),
-            _mm256_unpackhi_epi32(two[2], two[3]),
-        );
-        let words = [
-            _mm256_unpacklo_epi64(a, c),
-            _mm256_unpackhi_epi64(a, c),
-            _mm256_unpacklo_epi64(b, d),
-            _mm256_unpackhi_epi64(b, d),
-        ];
+        let at = |r: usize| load(&rows[8 * half + r]);
+        let words = transposed_words([at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]);
         for j in 0..4 {
             let out: &mut [[u8; 16]; 2] = out[4 * j + 2 * half..]
                 .first_chunk_mut()

@@ -41,6 +41,8 @@ pub(crate) mod scalar;
 pub(crate) mod states;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 pub(crate) mod wasm;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod words_256;
 
 /// Added to codes from −62 to 62 to make them unsigned; byte products of pairs of them cannot
 /// saturate.

@@ -30,8 +30,8 @@ use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;
 
-/// Up to how many activation rows are multiplied here, not as a panel: T types up to four at a time,
-/// others one by one where making a panel takes longer (measured on Zen 4).
+/// Up to how many activation rows are multiplied here, not as a panel: T types up to four at a
+/// time, others one by one where making a panel takes longer (measured on Zen 4).
 pub(crate) const fn few(format: Format) -> usize {
     match format {
         Format::IQ2_S | Format::TQ2_0 => 2,

@@ -1,5 +1,5 @@
-//! As `k_quants.rs`, for T2, T3 and T4: four weight rows and up to four activation rows, half a block
-//! at a time.
+//! As `k_quants.rs`, for T2, T3 and T4: four weight rows and up to four activation rows, half a
+//! block at a time.
 //!
 //! The steps are those of `fused/x86_512/trellis.rs`, with shifts in place of rotations, a byte
 //! shuffle for each 16 levels, and pairs of products that a scale of their sub-block multiplies.

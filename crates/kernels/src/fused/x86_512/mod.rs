@@ -18,6 +18,9 @@
 //! time they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of
 //! 41 (Sapphire Rapids).
 
+// Indices name rows that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
 pub(crate) mod blocks;
 pub(crate) mod codebooks;
 pub(crate) mod trellis;

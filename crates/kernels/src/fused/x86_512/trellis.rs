@@ -316,8 +316,13 @@ impl Avx512 {
             _mm512_mask_mov_epi8(first, upper, second)
         }
         /// Codes by labels.
-        fn codes_of<const VBMI: bool>(self, codes: &[u8; 64], label: __m512i, n_upper: usize) -> __m512i {
-            if VBMI { _mm512_permutexvar_epi8(label, load(codes)) } else { self.code_of(codes, label, n_upper) }
+        fn codes_of<const VBMI: bool>(
+            self, codes: &[u8; 64], label: __m512i, n_upper: usize
+        ) -> __m512i {
+            if VBMI {
+                return _mm512_permutexvar_epi8(label, load(codes));
+            }
+            self.code_of(codes, label, n_upper)
         }
         fn add_codes(self, acc: __m512i, codes: __m512i, x: __m512i) -> __m512i {
             _mm512_dpbusd_epi32(acc, codes, x)
