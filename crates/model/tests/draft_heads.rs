@@ -6,11 +6,12 @@ mod support;
 use std::{fs, path::PathBuf, sync::Arc};
 
 use atta_model::{
-    Batch, Cpu, DraftHeadFile, Error, Executor, Input, KvType, Model, Output, Share, Want, oracle,
+    Batch, Cpu, DraftHeadFile, Error, Executor, Input, KvType, Model, Output, Share, Want, arch,
+    oracle,
     spec::{JoinKind, ModelSpec, Tap},
 };
 use atta_store::{Budget, ModelFiles};
-use support::{cpu, golden, nmse};
+use support::{cpu, golden, nmse, random_file::random_file};
 
 /// Rows with hidden states of the target, and rows with the head's own.
 const N_TAPPED: usize = 8;
@@ -125,13 +126,38 @@ fn heads_agree_with_numpy_and_with_the_oracle_in_any_batches() {
         }
         let whole = by_forward(&model, &expected.states, N_TAPPED);
         assert_eq!(whole.logits, drafted.logits, "{name}");
-        let d = model.spec().d_model;
-        let own = drafted.states[(N_TAPPED - 1) * d..].chunks_exact(d);
-        let own = own.take(N_CARRIED).map(<[f32]>::to_vec);
-        let states: Vec<Vec<f32>> = expected.states.into_iter().chain(own).collect();
-        let naive = oracle::drafted(&model, &tokens(), &states).unwrap();
-        let nmse = nmse(&drafted.logits, &naive.logits);
-        assert!(nmse <= 1e-10, "{name}: nmse {nmse:e}");
+        must_agree(name, &model, &expected.states, &drafted);
+    }
+}
+
+/// Compares the forward pass of a head, which took its own states for the last rows, with the
+/// oracle.
+fn must_agree(name: &str, model: &Model, states: &[Vec<f32>], drafted: &oracle::Drafted) {
+    let d = model.spec().d_model;
+    let own = drafted.states[(N_TAPPED - 1) * d..].chunks_exact(d);
+    let own = own.take(N_CARRIED).map(<[f32]>::to_vec);
+    let states: Vec<Vec<f32>> = states.iter().cloned().chain(own).collect();
+    let naive = oracle::drafted(model, &tokens(), &states).unwrap();
+    let nmse = nmse(&drafted.logits, &naive.logits);
+    assert!(nmse <= 1e-10, "{name}: nmse {nmse:e}");
+}
+
+#[test]
+fn layers_with_experts_and_with_latent_attention_agree_with_the_oracle() {
+    for name in ["glm4moe-air", "deepseek3"] {
+        let golden = golden(name);
+        let key = format!("{}.nextn_predict_layers", golden.arch);
+        let metadata = golden.metadata(&key, |w| w.set_u32(&key, 1));
+        let spec = arch::lower_nextn(&metadata).unwrap();
+        let n_blocks = golden.model().spec().layers.len();
+        assert_eq!(spec.join.as_ref().unwrap().first_block, n_blocks - 1);
+        let d = spec.d_model;
+        let files = ModelFiles::from_static(name, random_file(&spec).leak()).unwrap();
+        let model = Arc::new(Model::with_spec(spec, files, &Budget::unlimited()).unwrap());
+        let state = |i: usize| (0..d).map(|j| ((i * d + j) as f32).sin()).collect();
+        let states: Vec<Vec<f32>> = (0..N_TAPPED).map(state).collect();
+        let drafted = by_forward(&model, &states, 5);
+        must_agree(name, &model, &states, &drafted);
     }
 }
 

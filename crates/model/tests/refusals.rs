@@ -140,8 +140,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
                 adapters: AdapterSet::EMPTY,
                 segment: 0,
             }],
-            hidden: Vec::new(),
-            taps: Vec::new(),
+            ..Batch::default()
         };
         assert!(matches!(
             cpu.step(&batch, &mut Output::default()),
