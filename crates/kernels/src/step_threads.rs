@@ -118,6 +118,10 @@ impl StepThreads {
         }
         let n = self.lock().next();
         let _limit = Limit::new(pool, n);
+        // Not every system has a clock; those without have one thread.
+        if !self.lock().is_search() {
+            return step();
+        }
         let waited_before = waited();
         let start = Instant::now();
         let result = step();
@@ -170,6 +174,10 @@ impl Decode {
         search
     }
 
+    fn is_search(&self) -> bool {
+        self.n_most > 1
+    }
+
     /// Between too few and enough threads, unless they are next to each other.
     fn choose_candidate(&mut self) {
         let n = (self.too_few + self.enough.n) / 2;
@@ -216,7 +224,7 @@ impl Decode {
             true => N_BEFORE_FEWER,
             false => N_BEFORE_ALL,
         };
-        if self.n_most > 1 && self.n_steps >= n_before {
+        if self.is_search() && self.n_steps >= n_before {
             *self = Self::search(self.n_most);
         }
     }
