@@ -3,8 +3,9 @@
 //! A token of text is bound by memory, which fewer threads may read as fast as all of them, or
 //! faster; those that are not needed only take power. So its first steps try fewer threads: step by
 //! step in turn with more, by bisection, until the fewest are found that reach [`ENOUGH`] of the
-//! best speed. The search is repeated, since a busy neighbour may have decided it. It knows how long steps take and wait, not what they compute.
-//! Results do not depend on the number of threads.
+//! best speed. The search is repeated, since a busy neighbour may have decided it. This file knows
+//! how long steps take and wait, not what they compute. Results do not depend on the number of
+//! threads.
 
 use crate::Pool;
 use std::sync::{Mutex, PoisonError};
