@@ -3,8 +3,9 @@
 //! A token of text is bound by memory, which fewer threads may read as fast as all of them, or
 //! faster; those that are not needed only take power. So its first steps try fewer threads: step by
 //! step in turn with more, by bisection, until the fewest are found that reach [`ENOUGH`] of the
-//! best speed. The search is repeated, since a busy neighbour may have decided it. It knows how long steps take and wait, not what they compute.
-//! Results do not depend on the number of threads.
+//! best speed. The search is repeated, since a busy neighbour may have decided it. This file knows
+//! how long steps take and wait, not what they compute. Results do not depend on the number of
+//! threads.
 
 use crate::Pool;
 use std::sync::{Mutex, PoisonError};
@@ -118,6 +119,10 @@ impl StepThreads {
         }
         let n = self.lock().next();
         let _limit = Limit::new(pool, n);
+        // Not every system has a clock; those without have one thread.
+        if !self.lock().is_search() {
+            return step();
+        }
         let waited_before = waited();
         let start = Instant::now();
         let result = step();
@@ -170,6 +175,10 @@ impl Decode {
         search
     }
 
+    fn is_search(&self) -> bool {
+        self.n_most > 1
+    }
+
     /// Between too few and enough threads, unless they are next to each other.
     fn choose_candidate(&mut self) {
         let n = (self.too_few + self.enough.n) / 2;
@@ -216,7 +225,7 @@ impl Decode {
             true => N_BEFORE_FEWER,
             false => N_BEFORE_ALL,
         };
-        if self.n_most > 1 && self.n_steps >= n_before {
+        if self.is_search() && self.n_steps >= n_before {
             *self = Self::search(self.n_most);
         }
     }

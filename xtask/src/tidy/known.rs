@@ -18,7 +18,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
     ("tuples", "kernels", 147),
-    ("tuples", "model", 5),
+    ("tuples", "model", 4),
     ("tuples", "tokenizer", 1),
     ("widths", "engine", 3),
     ("widths", "formats", 29),

@@ -218,12 +218,11 @@ fn as_they_arrive(
     let most = p.s.moe.routing.most();
     while !wanted.is_empty() {
         p.observer.enter(Phase::Weights);
-        let n_next = most.min(wanted.len());
         // Members gather the results of the same experts at the same time.
-        let (asked, least) = match p.products.has_members() {
-            true => (&mut wanted[..n_next], n_next),
-            false => (&mut *wanted, 1),
-        };
+        let in_order = p.products.has_members().then(|| most.min(wanted.len()));
+        let n_asked = in_order.unwrap_or(wanted.len());
+        let asked = &mut wanted[..n_asked];
+        let least = in_order.unwrap_or(1);
         let amount = Amount { least, most };
         let arrived = p.model.weights().arrived_experts(layer.l, asked, amount)?;
         let n = arrived.ids.len();

@@ -21,13 +21,13 @@ const MOST: f32 = 0.75;
 
 /// The slots.
 pub(super) struct MovingSlots {
-    state: Mutex<State>,
+    state: Mutex<SlotPlaces>,
     n: usize,
     /// The size of each.
     n_bytes: usize,
 }
 
-struct State {
+struct SlotPlaces {
     free: Vec<Slot>,
     /// How many are at each layer.
     at: BTreeMap<usize, usize>,
@@ -38,7 +38,7 @@ impl MovingSlots {
         Self {
             n: slots.len(),
             n_bytes: slots.first().map_or(0, |slot| slot.len()),
-            state: Mutex::new(State {
+            state: Mutex::new(SlotPlaces {
                 free: slots,
                 at: BTreeMap::new(),
             }),
@@ -75,7 +75,7 @@ impl MovingSlots {
         next: usize,
     ) -> Vec<Slot> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { free, at } = &mut *state;
+        let SlotPlaces { free, at } = &mut *state;
         for (&layer, n) in at
             .iter_mut()
             .filter(|(layer, _)| ![l, next].contains(layer))

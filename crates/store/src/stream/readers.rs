@@ -203,7 +203,11 @@ impl Readers {
 impl Queue {
     /// The next request that this reader serves.
     fn next(&mut self, reader: usize) -> Option<ReadRequest> {
-        let n = if reader == 0 { N_PRIORITIES } else { Priority::Idle as usize };
+        let n = if reader == 0 {
+            N_PRIORITIES
+        } else {
+            Priority::Idle as usize
+        };
         self.requests[..n].iter_mut().find_map(VecDeque::pop_front)
     }
 
