@@ -170,7 +170,7 @@ fn parts(tensor: &Tensor, reqs: &[TensorReq], adapter: &Adapter, scale: f32) -> 
         });
         match fused {
             Some(fused) => Some(fused.rows.start as u64..fused.rows.end as u64),
-            None => (req.name() == tensor.name).then(|| 0..n_rows),
+            None => (req.name() == tensor.name).then_some(0..n_rows),
         }
     };
     let part = |req: &TensorReq| {

@@ -41,8 +41,8 @@ fn adapters_change_logits_by_their_scales_and_merged_files_have_the_same() {
     let none = format!("{file}:0");
     assert_eq!(logits(&scratch, &base, &["--lora", &none]), plain);
     let named = format!("x={file}:1");
-    let streamed = ["--lora", &named, "--weights", "streamed", "-j", "2"];
-    assert_eq!(logits(&scratch, &base, &streamed), adapted);
+    let resident = ["--lora", &named, "--weights", "resident", "-j", "2"];
+    assert_eq!(logits(&scratch, &base, &resident), adapted);
     let merged = scratch.path("merged.gguf");
     text_of(&atta(&["convert", &base, &merged, "--lora", &file]));
     let by_weights = logits(&scratch, &merged, &[]);

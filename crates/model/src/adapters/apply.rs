@@ -4,7 +4,7 @@
 //! for each place of the order, each adapter there:   rows that have it
 //!     h = A x                          one region of the pool
 //!     y = B h                          one region
-//!     out += s y
+//!     out += s y                       one region
 //! ```
 //! Rows are taken some at a time, which bounds the buffers and decides on no bit.
 
@@ -322,14 +322,22 @@ impl<'a> Adapting<'a> {
         self.store_rows(pair, product.factor, product.out, picks);
     }
 
-    /// `out += factor s y` of some picked rows.
+    /// `out += factor s y` of some picked rows, which are in order.
     fn store_rows(&self, pair: &LowRank, factor: f32, out: &mut [f32], picks: Range<usize>) {
         let d = pair.b.n_rows;
         let picks = &self.s.picks[picks];
-        for (pick, y) in picks.iter().zip(self.s.y.chunks_exact(d)) {
-            let s = factor * (pick.scale * pair.scale);
-            let out = &mut out[pick.row * d..][..d];
+        let [Some(first), Some(last)] = [picks.first(), picks.last()] else {
+            return;
+        };
+        let y = &self.s.y;
+        let out = &mut out[first.row * d..(last.row + 1) * d];
+        self.pool.for_each_row(out, d, |i, out| {
+            let Ok(at) = picks.binary_search_by_key(&(first.row + i), |pick| pick.row) else {
+                return;
+            };
+            let s = factor * (picks[at].scale * pair.scale);
+            let y = &y[at * d..][..d];
             out.iter_mut().zip(y).for_each(|(out, y)| *out += s * y);
-        }
+        });
     }
 }

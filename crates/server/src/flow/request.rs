@@ -181,7 +181,10 @@ impl<R: ApiRequest> ReceivedRequest<R> {
     /// An interface that takes no such name, and a server of several models.
     fn warn_of_name(&self, app: &App, name: &str) -> Result<(), ApiError> {
         match app.models.only().filter(|_| R::TAKES_ANY_NAME) {
-            Some(ours) => Ok(warn_of_name(&self.warnings, name, ours)),
+            Some(ours) => {
+                warn_of_name(&self.warnings, name, ours);
+                Ok(())
+            }
             None => Err(ApiError::no_model(name)),
         }
     }
