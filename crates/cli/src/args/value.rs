@@ -210,7 +210,6 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes as in [`size`], or 0 for none.
-#[cfg(feature = "cluster")]
 pub(crate) fn size_or_0(text: &str) -> Result<u64, String> {
     match text {
         "0" => Ok(0),
