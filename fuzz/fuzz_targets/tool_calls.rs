@@ -119,7 +119,11 @@ fn define(text: &str) {
         // These list the parameters of a tool one by one, which not every schema does.
         let lists_parameters = matches!(
             format,
-            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Python
+            CallFormat::Tagged
+                | CallFormat::TaggedInline
+                | CallFormat::TaggedKeys
+                | CallFormat::Invokes
+                | CallFormat::Python
         );
         assert!(rules.grammar(&|_| None).is_ok() || lists_parameters);
     }
