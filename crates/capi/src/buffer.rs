@@ -9,10 +9,10 @@ use crate::pointer::free;
 
 /// A result: a text, tokens, numbers, or bytes.
 #[derive(Debug)]
-pub struct AttaBuffer(Content);
+pub struct AttaBuffer(BufferBytes);
 
 #[derive(Debug)]
-enum Content {
+enum BufferBytes {
     /// With a NUL behind it that does not count.
     Text(Vec<u8>),
     Tokens(Vec<u32>),
@@ -24,35 +24,35 @@ impl AttaBuffer {
     pub(crate) fn text(text: impl Into<Vec<u8>>) -> Self {
         let mut bytes = text.into();
         bytes.push(0);
-        Self(Content::Text(bytes))
+        Self(BufferBytes::Text(bytes))
     }
 
     pub(crate) fn tokens(ids: Vec<u32>) -> Self {
-        Self(Content::Tokens(ids))
+        Self(BufferBytes::Tokens(ids))
     }
 
     pub(crate) fn numbers(numbers: Vec<f32>) -> Self {
-        Self(Content::Numbers(numbers))
+        Self(BufferBytes::Numbers(numbers))
     }
 
     pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
-        Self(Content::Bytes(bytes))
+        Self(BufferBytes::Bytes(bytes))
     }
 
     fn start(&self) -> *const c_void {
         match &self.0 {
-            Content::Text(bytes) | Content::Bytes(bytes) => bytes.as_ptr().cast(),
-            Content::Tokens(ids) => ids.as_ptr().cast(),
-            Content::Numbers(numbers) => numbers.as_ptr().cast(),
+            BufferBytes::Text(bytes) | BufferBytes::Bytes(bytes) => bytes.as_ptr().cast(),
+            BufferBytes::Tokens(ids) => ids.as_ptr().cast(),
+            BufferBytes::Numbers(numbers) => numbers.as_ptr().cast(),
         }
     }
 
     fn n_bytes(&self) -> usize {
         match &self.0 {
-            Content::Text(bytes) => bytes.len() - 1,
-            Content::Bytes(bytes) => bytes.len(),
-            Content::Tokens(ids) => size_of_val(&ids[..]),
-            Content::Numbers(numbers) => size_of_val(&numbers[..]),
+            BufferBytes::Text(bytes) => bytes.len() - 1,
+            BufferBytes::Bytes(bytes) => bytes.len(),
+            BufferBytes::Tokens(ids) => size_of_val(&ids[..]),
+            BufferBytes::Numbers(numbers) => size_of_val(&numbers[..]),
         }
     }
 }

@@ -157,8 +157,8 @@ pub unsafe extern "C" fn atta_session_append(
     })
 }
 
-/// As `atta_session_append`, and gives the logits after each of the tokens: floats, for each token a
-/// row with one for each of the vocabulary.
+/// As `atta_session_append`, and gives the logits after each of the tokens: floats, a row for each
+/// token with one for each of the vocabulary.
 ///
 /// # Safety
 /// `tokens` has `n_tokens` values.

@@ -242,7 +242,7 @@ impl Drafter for Oracle {
     }
 }
 
-/// The tokens of a text of 40, of which so many events are taken, and the logits behind one more.
+/// The tokens of a text of 40 whose first so many events are taken, and the logits behind one more.
 fn written(
     engine: &Engine,
     options: &GenerateOptions,

@@ -10,8 +10,7 @@ use std::{
 use atta_kernels::{Kernels, Pool, StepThreads};
 use atta_model::{
     AdapterSet, AdapterSizes, Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint,
-    KvType, Model, Share,
-    arch,
+    KvType, Model, Share, arch,
     spec::{ModelSpec, Outputs},
 };
 use atta_store::{Budget, Extent, ModelFiles, Reservation};

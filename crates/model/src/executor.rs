@@ -169,8 +169,8 @@ pub struct Ticket(pub u64);
 /// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of
 /// submission. A sequence with rows in flight accepts further rows and can be forked (the fork must
 /// be truncated to collected positions, since `collect` may fail); shifting, exporting or dropping
-/// it is [`Error::Busy`], and truncating it, too, unless that removes all rows of each batch that it
-/// removes rows of. Such a batch is collected in its turn, with no results.
+/// it is [`Error::Busy`]. Truncating it is, too, unless that removes whole batches only. Such a
+/// batch is collected in its turn, with no results.
 pub trait Executor: Send {
     /// Its properties.
     fn info(&self) -> &ExecutorInfo;

@@ -184,7 +184,7 @@ pub struct RingChange {
     pub gone: Vec<NodeName>,
     /// Nodes that computed other rows than they should.
     pub left_out: Vec<NodeName>,
-    /// The lane that no longer let rows through, in the place of which is TCP now.
+    /// The lane that no longer let rows through; they go by TCP now.
     pub left_lane: Option<LaneName>,
     /// Who ran what.
     pub before: RemotePlan,

@@ -1,4 +1,4 @@
-//! Windows: batches of a text that is being written, some of them ahead of what is known.
+//! Windows: batches of a text that is being written, some of them ahead of its known tokens.
 //!
 //! Knows no drafter and no sampler. The one idea: the tokens of a window are no part of the session
 //! before it is collected, so that all else is as if windows ahead were not there. A window whose

@@ -107,8 +107,8 @@ pub trait Drafter: Send {
     /// A failure that ends speculation for this text; the text goes on.
     fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error>;
 
-    /// As [`draft`](Self::draft), but the last of `tokens` are drafts that may turn out wrong. It is
-    /// called for executors that compute several windows of a text at once, such as a ring of
+    /// As [`draft`](Self::draft), but the last of `tokens` are drafts, which may be wrong. Called
+    /// for executors that compute several windows of a text at once, such as a ring of
     /// machines. A drafter that needs what the model computed of `tokens` has none.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
     assert_eq!(run(Some(&cache), 0), (expected, 149));
 }
 
-/// What is said of a text that is read and not gone on with.
+/// The notes about a text that is read and not gone on with.
 fn notes_of(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> Vec<String> {
     let mut notes = Vec::new();
     let options = GenerateOptions {

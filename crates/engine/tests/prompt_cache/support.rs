@@ -39,14 +39,14 @@ pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The logits after a text that nobody has seen.
+/// The logits after a text that was not seen before.
 pub(crate) fn fresh(engine: &Engine, ids: &[u32]) -> Vec<u32> {
     let mut session = session(engine);
     session.append(ids).unwrap();
     bits(session.logits().unwrap())
 }
 
-/// A new session that takes from the cache what there is; how much that was, and what was said.
+/// A new session that takes all it can from the cache; how much that is, and the notes.
 pub(crate) fn restored(
     engine: &Engine,
     cache: &PromptCache,

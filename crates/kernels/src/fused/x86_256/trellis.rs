@@ -46,7 +46,7 @@ fn fours_of<F: Leveled<B>, const B: usize, const T: usize>(isa: Avx2, row_tile: 
     let places = &PLACES[..d_out.div_ceil(4)];
     let mut out = [[isa.no_four(); T]; 4];
     add_blocks::<F, B, T>(isa, &row_tile, places, &mut out);
-    if row_tile.w.d_in() % 256 > 0 {
+    if !row_tile.w.d_in().is_multiple_of(256) {
         add_tails::<F, B, T>(isa, &row_tile, places, &mut out);
     }
     for (out, places) in out.iter().zip(places) {
