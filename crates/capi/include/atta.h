@@ -332,8 +332,8 @@ atta_status atta_session_append(const struct atta_session *session,
                                 const uint32_t *tokens,
                                 size_t n_tokens);
 
-// As `atta_session_append`, and gives the logits after each of the tokens: floats, for each token a
-// row with one for each of the vocabulary.
+// As `atta_session_append`, and gives the logits after each of the tokens: floats, a row for each
+// token with one for each of the vocabulary.
 //
 // # Safety
 // `tokens` has `n_tokens` values.
