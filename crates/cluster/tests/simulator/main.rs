@@ -269,8 +269,10 @@ impl Caller {
 
     /// Truncates a text to before rows in flight.
     fn take_back(&mut self, story: &mut Story) {
-        let busy = (0..self.seqs.len()).filter(|&i| self.seqs[i].1.n_away > 0);
-        let Some(i) = busy.last() else { return };
+        let is_busy = |i: &usize| self.seqs[*i].1.n_away > 0;
+        let Some(i) = (0..self.seqs.len()).rfind(is_busy) else {
+            return;
+        };
         let (seq, text) = &mut self.seqs[i];
         let n = text.links.len() - self.random.below(text.n_away + 1);
         let left = match self.ring.truncate(*seq, n) {
