@@ -399,6 +399,7 @@ mod tests {
         let size = SeqSize {
             n_checkpoints: 0,
             n_flights: 1,
+            n_draft: 0,
             ..SIZE
         };
         let mut group = StateGroup::new(&size);
