@@ -18,7 +18,7 @@ mod endings;
 mod odd;
 
 /// Texts per constraint, over all vocabularies.
-const N_TEXTS: usize = 1000;
+const N_TEXTS: usize = 600;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
