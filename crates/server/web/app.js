@@ -595,7 +595,6 @@ async function readServer() {
   try {
     const { data } = await (await ask('v1/models')).json();
     server.models = data.map((model) => model.id);
-    notify('');
   } catch (error) {
     notify(error.message, { label: 'Try again', act: readServer });
   }
@@ -722,7 +721,7 @@ function listen() {
   on($('scrim'), 'click', closePanels);
   on($('settings'), 'input', changeSetting);
   on($('model'), 'change', ({ target }) => { chat.settings.model = target.value; save(chat); });
-  on($('key'), 'change', ({ target }) => { sessionStorage.setItem('atta.key', target.value.trim()); readServer(); });
+  on($('key'), 'change', ({ target }) => { sessionStorage.setItem('atta.key', target.value.trim()); notify(''); readServer(); });
   for (const form of [$('settings'), $('connection')]) on(form, 'submit', (event) => event.preventDefault());
   on($('theme'), 'change', ({ target }) => { showTheme(target.value); store('atta.theme', target.value); });
   for (const id of ['nav', 'panel']) {

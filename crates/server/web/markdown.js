@@ -12,8 +12,10 @@ const TAGS = /^<\/?(?:b|br|del|em|i|ins|kbd|mark|s|small|strong|sub|sup|u)\s*\/?
 const PURE = {
   ALLOWED_TAGS: ['a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'input', 'ins', 'kbd', 'li',
     'mark', 'ol', 'p', 'pre', 's', 'small', 'span', 'strong', 'sub', 'sup', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'u', 'ul'],
-  ALLOWED_ATTR: ['align', 'checked', 'class', 'data-lang', 'disabled', 'href', 'start', 'type'],
+  ALLOWED_ATTR: ['align', 'checked', 'class', 'disabled', 'href', 'start', 'type'],
+  // It holds for all attributes but class and these.
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ['align', 'start', 'type'],
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
@@ -114,7 +116,7 @@ function renderer() {
       const name = `h${Math.min(6, depth + 2)}`;
       return `<${name}>${this.parser.parseInline(tokens)}</${name}>`;
     },
-    code: ({ text, lang }) => `<pre data-lang="${/^[\w+#.-]*/.exec(lang ?? '')[0]}">\n${escaped(text)}</pre>`,
+    code: ({ text, lang }) => `<pre class="${/^[\w+#.-]*/.exec(lang ?? '')[0]}">\n${escaped(text)}</pre>`,
     link({ href, tokens, raw }) {
       return isSafe(href) ? `<a href="${escaped(href)}">${this.parser.parseInline(tokens)}</a>` : escaped(raw);
     },
@@ -127,7 +129,7 @@ const isSafe = (address) => URL.canParse(address) && PURE.ALLOWED_URI_REGEXP.tes
 
 function render(token) {
   const part = self.DOMPurify.sanitize(WHOLE.parser([token]), PURE);
-  for (const pre of part.querySelectorAll('pre')) pre.replaceWith(codeBlock(pre.textContent, pre.getAttribute('data-lang')));
+  for (const pre of part.querySelectorAll('pre')) pre.replaceWith(codeBlock(pre.textContent, pre.className));
   for (const table of part.querySelectorAll('table')) frame(table);
   for (const link of part.querySelectorAll('a')) Object.assign(link, { target: '_blank', rel: 'noopener noreferrer' });
   for (const box of part.querySelectorAll('input')) markTask(box);

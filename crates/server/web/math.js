@@ -9,7 +9,7 @@ const DOLLARS = String.raw`\$\$((?:\\[^]|[^\\$]){1,${MAX_TEX}}?)\$\$`;
 const BRACKETS = String.raw`\\\[([^]{1,${MAX_TEX}}?)\\\]`;
 const PARENTHESES = String.raw`\\\(([^]{1,${MAX_TEX}}?)\\\)`;
 // No space inside the dollars and no digit behind them: $5 and $10 are prices.
-const DOLLAR = String.raw`\$(?![\s$])((?:\\[^]|[^\\$\n]){1,500}?)(?<!\s)\$(?![\d$])`;
+const DOLLAR = String.raw`\$(?![\s$])((?:\\[^]|[^\\$\n\x60]){1,500}?)(?<!\s)\$(?![\d$])`;
 const BLOCK = new RegExp(`^ {0,3}(?:${DOLLARS}|${BRACKETS})[ \\t]*(?:\\n+|$)`);
 const DISPLAY = new RegExp(`^(?:${DOLLARS}|${BRACKETS})`);
 const INLINE = new RegExp(`^(?:${PARENTHESES}|${DOLLAR})`);
