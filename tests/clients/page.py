@@ -580,6 +580,54 @@ def check_key_of_the_ring(site: Browser) -> None:
     expect(page.locator("#connection")).to_be_hidden()
 
 
+def call(arguments: str) -> dict:
+    return {"id": "abc123def", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+
+
+def all_of_it() -> dict:
+    """A conversation with all that a page can show, in the form of an export."""
+    table = "| Town | °C | Rain |\n|:--|--:|:-:|\n| Lima | 17 | no |\n| Reykjavík | 3 | **yes** |\n\n- [x] asked\n- [ ] packed"
+    stats = {"tokens": 214, "exact": True, "prompt": 1204, "cached": 1100, "wait_ms": 412, "write_ms": 6100}
+    messages = [
+        {"role": "user", "content": "Solve x² + px + q = 0, and show me how.\nThen the weather, please."},
+        {"role": "assistant", "reasoning": "They want the formula first.", "content": MATHS.splitlines()[0], "stats": stats},
+        {"role": "user", "content": "And the weather?"},
+        {"role": "assistant", "content": "", "tool_calls": [call('{"city": "Lima", "days": [1, 2]}')]},
+        {"role": "tool", "tool_call_id": "abc123def", "content": "17 °C"},
+        {"role": "assistant", "content": f"## Weather\n\n{table}\n\n```python\nprint(17)  # °C\n```", "stats": stats},
+        {"role": "user", "content": "Again."},
+        {"role": "assistant", "content": "", "error": "the prompt has 5000 tokens, expected at most 4096"},
+    ]
+    return {"title": "Weather and a formula", "messages": messages}
+
+
+STALLED = """(text) => {
+    const ask = window.fetch;
+    const chunks = text.match(/[^]{1,9}/g).map((content) => `data: ${JSON.stringify({choices: [{delta: {content}}]})}\n\n`);
+    const start = (controller) => chunks.forEach((chunk) => controller.enqueue(new TextEncoder().encode(chunk)));
+    window.fetch = (path, options) => (path.endsWith('/completions') ? new Response(new ReadableStream({ start })) : ask(path, options));
+}"""
+
+
+def take_pictures(site: Browser) -> None:
+    """Pictures to look at, for three widths, light and dark: everything, and an answer that is being written."""
+    file = {"name": "a.json", "mimeType": "application/json", "buffer": json.dumps(all_of_it()).encode()}
+    for width, height in [(1280, 1700), (390, 1900), (320, 1900)]:
+        for scheme in ["light", "dark"]:
+            page = site.open(width, height, scheme=scheme)
+            page.set_input_files("#file", file)
+            expect(page.locator(".turn")).to_have_count(7)
+            expect(page.locator(".katex").first).to_be_attached()
+            page.wait_for_timeout(300)
+            site.shoot(page, f"all-{width}-{scheme}")
+            page.set_viewport_size({"width": width, "height": 700})
+            page.keyboard.press("Control+k")
+            page.evaluate(STALLED, MATHS[: MATHS.index("y_1")])
+            say(page, "Solve it.")
+            expect(page.locator(".math.open")).to_be_attached()
+            site.shoot(page, f"writing-{width}-{scheme}")
+
+
 CHECKS = [check_policy, check_libraries, check_send, check_stop, check_regenerate, check_json, check_markdown, check_maths,
           check_speed, check_meter_while_the_prompt_is_read, check_drafts, check_versions, check_tools, check_errors, check_keyboard,
           check_conversations, check_search_and_import, check_addresses, check_phone, check_dark, check_ring, check_ring_escapes,
@@ -615,7 +663,7 @@ def main() -> int:
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
         site = Browser(browser, f"{server.place}/", shots)
-        passed = [run(check, site) for check in CHECKS]
+        passed = [run(check, site) for check in CHECKS + [take_pictures] * bool(args.shots)]
         browser.close()
     return 0 if all(passed) else 1
 
