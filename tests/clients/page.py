@@ -605,7 +605,7 @@ STALLED = """(text) => {
     const ask = window.fetch;
     const chunks = text.match(/[^]{1,9}/g).map((content) => `data: ${JSON.stringify({choices: [{delta: {content}}]})}\n\n`);
     const start = (controller) => chunks.forEach((chunk) => controller.enqueue(new TextEncoder().encode(chunk)));
-    window.fetch = (path, options) => (path.endsWith('/completions') ? new Response(new ReadableStream({ start })) : ask(path, options));
+    window.fetch = async (path, options) => (path.endsWith('/completions') ? new Response(new ReadableStream({ start })) : ask(path, options));
 }"""
 
 

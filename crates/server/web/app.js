@@ -184,11 +184,10 @@ function finish(which, run) {
   dropBrokenCalls(message);
   which.updated = Date.now();
   save(which);
+  if (which === chat) showRunning();
   views.get(message)?.();
   readMetrics();
-  if (which !== chat) return;
-  showRunning();
-  announce(message);
+  if (which === chat) announce(message);
 }
 
 /** Calls that a stop or the length limit has cut cannot be sent back to the server. */
@@ -471,7 +470,7 @@ function notify(text, action) {
 function showChats() {
   if ($('chats').querySelector('input')) return;
   const query = $('search').value.trim();
-  const found = byTime().filter((which) => matches(which, query));
+  const found = query ? byTime().filter((which) => matches(which, query)) : byTime();
   $('chats').replaceChildren(...(found.length ? found.map(chatRow) : query ? [el('li.none', {}, 'None has these words.')] : []));
   $('search').hidden = $('export').hidden = !chats.size;
 }

@@ -74,8 +74,8 @@ export function importedChats(text) {
 function checked(chat) {
   if (!Array.isArray(chat?.messages) || !chat.messages.every(isMessage)) throw new Error('it is no conversation of this page');
   return {
-    id: typeof chat.id === 'string' ? chat.id : newId(),
-    title: String(chat.title ?? ''),
+    id: /^[\w.-]{1,64}$/.test(chat.id) ? chat.id : newId(),
+    title: titleFrom(String(chat.title ?? '')),
     updated: Number(chat.updated) || Date.now(),
     settings: { ...NO_SETTINGS, ...Object.fromEntries(Object.entries(chat.settings ?? {}).filter(([, value]) => typeof value === 'string')) },
     messages: chat.messages,

@@ -4,7 +4,7 @@
 import { el, escaped } from './dom.js';
 
 const MAX_TEX = 8000;
-const OPTIONS = { strict: 'ignore', maxExpand: 500, maxSize: 30 };
+const OPTIONS = { strict: 'ignore', maxExpand: 500, maxSize: 30, errorColor: 'currentColor' };
 const DOLLARS = String.raw`\$\$((?:\\[^]|[^\\$]){1,${MAX_TEX}}?)\$\$`;
 const BRACKETS = String.raw`\\\[([^]{1,${MAX_TEX}}?)\\\]`;
 const PARENTHESES = String.raw`\\\(([^]{1,${MAX_TEX}}?)\\\)`;
