@@ -216,7 +216,7 @@ def check_markdown(site: Browser) -> None:
         assert thread.locator(selector).count(), f"no {selector}"
     assert page.evaluate("window.pwned") is None, "a script ran"
     site.shoot(page, "markdown")
-    check_prefixes(page, HOSTILE)
+    check_prefixes(page, HOSTILE + "\n[a link][1] and\n\nmore\n\n[1]: https://example.org/b\n")
 
 
 def check_prefixes(page: Page, text: str) -> None:
@@ -233,6 +233,15 @@ def check_prefixes(page: Page, text: str) -> None:
     assert same, "the text that came in pieces looks different"
 
 
+def check_deep_markdown(site: Browser) -> None:
+    page = site.open()
+    deep = "> " * 5000 + "deep"
+    answer_with(page, {"content": deep})
+    say(page, "Hello")
+    finish(page)
+    expect(page.locator(".assistant .body")).to_have_text(deep)
+
+
 def check_maths(site: Browser) -> None:
     page = site.open()
     answer_with(page, *({"content": MATHS[i : i + 5]} for i in range(0, len(MATHS), 5)))
@@ -244,6 +253,13 @@ def check_maths(site: Browser) -> None:
     expect(text).to_contain_text("It costs $5, or $10 for two, not $x$.")
     expect(text.locator(".math").last).to_have_text(r"\frac{")
     assert text.locator("a").count() == 0, "TeX made a link"
+    copied = page.evaluate("""() => {
+        const event = new ClipboardEvent('copy', { bubbles: true, cancelable: true, clipboardData: new DataTransfer() });
+        getSelection().selectAllChildren(document.querySelector('.assistant .body'));
+        document.querySelector('.assistant .body').dispatchEvent(event);
+        return event.clipboardData.getData('text/plain');
+    }""")
+    assert copied.startswith("From $a^2 + b^2$ to") and r"$$\left(" in copied, copied
     site.shoot(page, "maths")
     check_prefixes(page, MATHS)
 
@@ -628,10 +644,10 @@ def take_pictures(site: Browser) -> None:
             site.shoot(page, f"writing-{width}-{scheme}")
 
 
-CHECKS = [check_policy, check_libraries, check_send, check_stop, check_regenerate, check_json, check_markdown, check_maths,
-          check_speed, check_meter_while_the_prompt_is_read, check_drafts, check_versions, check_tools, check_errors, check_keyboard,
-          check_conversations, check_search_and_import, check_addresses, check_phone, check_dark, check_ring, check_ring_escapes,
-          check_ring_on_a_phone_in_the_dark, check_no_ring, check_link_to_the_ring, check_key_of_the_ring]
+CHECKS = [check_policy, check_libraries, check_send, check_stop, check_regenerate, check_json, check_markdown, check_deep_markdown,
+          check_maths, check_speed, check_meter_while_the_prompt_is_read, check_drafts, check_versions, check_tools, check_errors,
+          check_keyboard, check_conversations, check_search_and_import, check_addresses, check_phone, check_dark, check_ring,
+          check_ring_escapes, check_ring_on_a_phone_in_the_dark, check_no_ring, check_link_to_the_ring, check_key_of_the_ring]
 
 
 def run(check, site: Browser) -> bool:

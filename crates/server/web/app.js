@@ -9,6 +9,7 @@ import {
 import { codeBlock, prettyJson } from './code.js';
 import { el, morph } from './dom.js';
 import { Markdown } from './markdown.js';
+import { copyTex } from './math.js';
 import { BadSetting, checkSchema, checkTools, requestOf } from './request.js';
 
 const $ = (id) => document.getElementById(id);
@@ -728,6 +729,7 @@ function listen() {
     on($(id).querySelector('.close'), 'click', () => togglePanel(id, false));
   }
   on($('thread'), 'click', ({ target }) => target.matches('.copy') && copyText(target, target.closest('.code').querySelector('code').textContent));
+  on($('thread'), 'copy', copyTex);
   on($('scroll'), 'scroll', ({ target }) => { stick = target.scrollHeight - target.scrollTop - target.clientHeight < 48; $('down').hidden = stick; });
   for (const part of [$('scroll'), $('composer')]) new ResizeObserver(follow).observe(part);
   on(NARROW, 'change', coverMain);

@@ -22,17 +22,40 @@ const PURE = {
 };
 /** Blocks whose last line may go on. */
 const OPEN_ENDED = new Set(['paragraph', 'heading', 'list', 'blockquote']);
+/** As many tokens at the end may become something else when more comes. */
+const NEAR = 5;
 
 /** A view of one Markdown text within `root`. */
 export class Markdown {
   constructor(root) {
     this.root = root;
     this.keys = [];
+    this.past = { raw: '', tokens: [] }; // what no later text changes, while a text comes
   }
 
   /** Shows `text`; `open` says that more will come, and then what is not yet decided is not shown. */
   update(text, open = false) {
-    const blocks = open ? unfinishedBlocks(text) : WHOLE.lexer(text).filter(isBlock);
+    try { this.#show(this.#read(text, open), open); } catch {
+      // Nested deeper than the stack is: as it was written.
+      this.root.replaceChildren(el('p', {}, text));
+      this.keys = [];
+    }
+  }
+
+  #read(text, open) {
+    if (!open || !text.startsWith(this.past.raw)) this.past = { raw: '', tokens: [] };
+    const { raw, tokens } = this.past;
+    const rest = open ? unfinishedTokens(text.slice(raw.length)) : WHOLE.lexer(text);
+    if (open && rest.length > 3 * NEAR) {
+      const sure = rest.slice(0, -2 * NEAR);
+      this.past = { raw: raw + rawOf(sure), tokens: [...tokens, ...sure] };
+    }
+    // Links may have waited for these.
+    if (!open && rest.some(({ type }) => type === 'def')) this.keys = [];
+    return [...tokens, ...rest].filter(isBlock);
+  }
+
+  #show(blocks, open) {
     blocks.forEach((token, i) => this.#place(token, i, open && i === blocks.length - 1));
     while (this.root.childNodes.length > blocks.length) this.root.lastChild.remove();
     this.keys.length = blocks.length;
@@ -68,16 +91,16 @@ function tag() {
   return { name: 'tag', level: 'inline', start, tokenizer, renderer: ({ raw }) => raw };
 }
 
-/** The blocks of a text that goes on; the last one is made to look as it will. */
-function unfinishedBlocks(text) {
+/** The tokens of a text that goes on; the last one is made to look as it will. */
+function unfinishedTokens(text) {
   const tokens = WHOLE.lexer(settled(text));
   const n = tokens.findLastIndex(isBlock) + 1;
   // A formula of several blocks, in which TeX looks like Markdown.
-  const near = Math.max(0, n - 5);
+  const near = Math.max(0, n - NEAR);
   const formula = tokens.slice(near, n).findIndex(({ type, raw }) => type === 'paragraph' && beginsFormula(raw));
-  if (formula >= 0) return [...tokens.slice(0, near + formula), ...OPEN.lexer(rawOf(tokens.slice(near + formula)))].filter(isBlock);
-  if (!OPEN_ENDED.has(tokens[n - 1]?.type)) return tokens.filter(isBlock);
-  return [...tokens.slice(0, n - 1), ...OPEN.lexer(closed(tokens[n - 1].raw))].filter(isBlock);
+  if (formula >= 0) return [...tokens.slice(0, near + formula), ...OPEN.lexer(rawOf(tokens.slice(near + formula)))];
+  if (!OPEN_ENDED.has(tokens[n - 1]?.type)) return tokens;
+  return [...tokens.slice(0, n - 1), ...OPEN.lexer(closed(tokens[n - 1].raw))];
 }
 
 const isBlock = ({ type }) => type !== 'space' && type !== 'def';

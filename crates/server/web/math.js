@@ -76,3 +76,18 @@ function draw(node) {
     node.textContent = tex;
   }
 }
+
+/** Copies the selection with formulas as TeX: what KaTeX draws has each character twice, for eyes and for ears. */
+export function copyTex(event) {
+  const selection = getSelection();
+  const part = selection.rangeCount ? selection.getRangeAt(0).cloneContents() : el('div');
+  const formulas = part.querySelectorAll('.math[data-tex]');
+  if (!formulas.length) return;
+  for (const node of formulas) node.replaceWith(node.matches('.display') ? `$$${node.dataset.tex}$$` : `$${node.dataset.tex}$`);
+  // Only what is in the page has lines.
+  const copy = el('div.sr', {}, part);
+  document.body.append(copy);
+  event.clipboardData.setData('text/plain', copy.innerText);
+  copy.remove();
+  event.preventDefault();
+}
