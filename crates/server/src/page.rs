@@ -207,7 +207,8 @@ mod tests {
                 _ => name.trim_end_matches(".html").to_owned(),
             })
             .collect();
-        assert_eq!(there, paths().map(str::to_owned).collect());
+        let served: BTreeSet<String> = paths().map(str::to_owned).collect();
+        assert_eq!(there, served);
     }
 
     #[test]

@@ -78,8 +78,17 @@ function checked(chat) {
     title: titleFrom(String(chat.title ?? '')),
     updated: Number(chat.updated) || Date.now(),
     settings: { ...NO_SETTINGS, ...Object.fromEntries(Object.entries(chat.settings ?? {}).filter(([, value]) => typeof value === 'string')) },
-    messages: chat.messages,
+    messages: filled(chat.messages),
   };
+}
+
+/** The messages with a text each: OpenAI's have none beside calls. */
+function filled(messages) {
+  for (const message of messages) {
+    message.content ??= '';
+    message.versions?.tails.forEach((tail) => tail && filled(tail));
+  }
+  return messages;
 }
 
 function isMessage(message) {
