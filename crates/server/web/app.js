@@ -113,11 +113,14 @@ async function answer(versions) {
   const run = { answer: message, controller: new AbortController(), n_chunks: 0 };
   runs.set(which.id, run);
   which.messages.push(message);
+  save(which);
+  showAddress();
   showThread();
   try {
     const body = JSON.stringify(requestOf(chat, $('model').value || 'default', server.tools));
+    const received = receive(run, body);
     countPrompt(run, body);
-    await receive(run, body);
+    await received;
   } catch (error) {
     if (error instanceof BadSetting) togglePanel('panel', true);
     if (error.name === 'AbortError') message.stopped = true;
@@ -212,20 +215,14 @@ function send(text, versions) {
   chat.messages.push({ role: 'user', content: text, ...(versions && { versions }) });
   chat.updated = Date.now();
   stick = true;
-  proceed();
+  answer();
   return true;
-}
-
-function proceed(versions) {
-  save(chat);
-  showAddress();
-  answer(versions);
 }
 
 function regenerate() {
   if (running()) return;
   notify('');
-  proceed(branch(chat.messages, chat.messages.length - 1));
+  answer(branch(chat.messages, chat.messages.length - 1));
 }
 
 function turnTo(index, at) {
@@ -246,7 +243,7 @@ function openCalls() {
 function sendResults() {
   const fields = $('thread').querySelectorAll('.turn:last-child .call textarea');
   openCalls().forEach(({ id }, i) => chat.messages.push({ role: 'tool', tool_call_id: id, content: fields[i].value }));
-  proceed();
+  answer();
 }
 
 // The thread
