@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-WIDTH, HEIGHT, MARGIN = 8.43, 20, 16
+WIDTH, HEIGHT, BASELINE, MARGIN = 8.43, 20, 5, 16
 # Seconds for which the last frame stays.
 REST = 4.0
 COLOURS = {"green": "#8ccba4", "cyan": "#8fc7d6", "yellow": "#d8ba83", "brown": "#d8ba83", "red": "#f0998a", "blue": "#93b4e8",
@@ -121,7 +121,7 @@ def line(growth: Growth, times: Times) -> str:
         parts.append(f'<tspan class="{classes}">{escape(span.text, quote=False)}</tspan>')
     # Where nothing moves, what was replaced is not shown.
     gone = "" if growth.end is None else ' class="x"'
-    return f'<text{gone} y="{(growth.y + 1) * HEIGHT}">{"".join(parts)}</text>'
+    return f'<text{gone} y="{(growth.y + 1) * HEIGHT - BASELINE}">{"".join(parts)}</text>'
 
 
 def scrolling(frames: list[Frame], times: Times) -> str:

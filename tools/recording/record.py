@@ -20,7 +20,7 @@ import pyte
 from picture import Frame, draw, spans_of
 
 ROOT = Path(__file__).resolve().parents[2]
-COLUMNS, ROWS = 84, 24
+COLUMNS, ROWS = 90, 24
 # More lines than a session has, so that none scrolls away: the picture scrolls.
 ALL_ROWS = 400
 # Seconds: between two keys, of silence behind a prompt, of a program without a prompt, of a wait that is shown.
@@ -39,7 +39,7 @@ HOUSE = [
 
 
 def talk(model: str) -> list[tuple[str, str]]:
-    return [(SHELL, f"atta chat {model} -n 60"), (CHAT, "Why is the sky blue?"), (CHAT, "/exit")]
+    return [(SHELL, f"atta chat {model} -t 0.3 --seed 1"), (CHAT, "Write one sentence about the sea."), (CHAT, "/exit")]
 
 
 class Terminal:
