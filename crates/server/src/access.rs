@@ -519,9 +519,17 @@ mod tests {
                 .all(is_host)
         );
         assert!(
-            !["", ":80", "http://a.example", "a.example/", "*", "*.example", "a b"]
-                .into_iter()
-                .any(is_host)
+            ![
+                "",
+                ":80",
+                "http://a.example",
+                "a.example/",
+                "*",
+                "*.example",
+                "a b"
+            ]
+            .into_iter()
+            .any(is_host)
         );
     }
 

@@ -186,7 +186,10 @@ fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
 
 /// Refuses an allowed host name that no `Host` can have.
 fn check_hosts(options: &ServerOptions) -> Result<(), ServeError> {
-    let bad = options.allowed_hosts.iter().find(|host| !access::is_host(host));
+    let bad = options
+        .allowed_hosts
+        .iter()
+        .find(|host| !access::is_host(host));
     bad.map_or(Ok(()), |host| Err(ServeError::Host(host.clone())))
 }
 

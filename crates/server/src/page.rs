@@ -216,7 +216,11 @@ mod tests {
         let source = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("web/app.js")).unwrap();
         let app = FILES.iter().find(|file| file.path == "/app.js").unwrap();
         assert_eq!(app.unpacked(), source);
-        let packed = file("/app.js", &request(header::ACCEPT_ENCODING, "br, GZIP;q=0.5")).unwrap();
+        let packed = file(
+            "/app.js",
+            &request(header::ACCEPT_ENCODING, "br, GZIP;q=0.5"),
+        )
+        .unwrap();
         assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
         for encodings in ["", "br", "gzip;q=0", "xgzip"] {
             let plain = file("/app.js", &request(header::ACCEPT_ENCODING, encodings)).unwrap();
