@@ -416,6 +416,59 @@ def test_a_library_of_another_abi_is_refused(monkeypatch):
         _native._load()
 
 
+# Phones.
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_session_is_suspended_and_goes_on(model, session, tmp_path, to_file):
+    path = tmp_path / "state" if to_file else None
+    expected = text(model)
+    generation = session.generate(PROMPT, max_tokens=16, **GREEDY)
+    pieces = [event.text for event, _ in zip(generation, range(9)) if event.kind == "text"]
+    used = model.number("ram_used")
+    generation.suspend(path)
+    assert model.number("ram_used") < used
+    with pytest.raises(atta.SuspendedError):
+        next(generation)
+    generation.resume()
+    assert "".join(pieces) + "".join(generation.texts()) == expected
+    session.suspend(path)
+    with pytest.raises(atta.SuspendedError):
+        session.append([1])
+    session.resume()
+    session.append([1])
+
+
+def test_a_later_process_loads_a_suspended_session(model, tmp_path):
+    with model.session() as session:
+        session.append(model.tokenize(PROMPT))
+        session.suspend(tmp_path / "state")
+    with model.session() as later:
+        later.load((tmp_path / "state").read_bytes())
+        assert later.tokens == model.tokenize(PROMPT)
+
+
+def test_requests_give_their_memory_back(model):
+    before = model.chat(MESSAGES, max_tokens=4, **GREEDY)["choices"]
+    used = model.number("ram_used")
+    model.suspend()
+    assert model.number("ram_used") < used
+    assert model.chat(MESSAGES, max_tokens=4, **GREEDY)["choices"] == before
+
+
+def test_heat_pauses_and_changes_no_text(model, session):
+    expected = text(model)
+    model.heat = atta.Heat.CRITICAL
+    assert text(model) == expected
+    model.heat = atta.Heat.EMERGENCY
+    cooler = threading.Timer(0.2, setattr, (model, "heat", atta.Heat.NOMINAL))
+    cooler.start()
+    assert "".join(session.generate(PROMPT, max_tokens=16, **GREEDY).texts()) == expected
+    assert model.heat is atta.Heat.NOMINAL
+    with pytest.raises(atta.InvalidError):
+        model.heat = 4
+
+
 # What `Llama` refuses or ignores.
 
 

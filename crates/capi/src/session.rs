@@ -5,7 +5,9 @@
 //! fails as busy.
 
 use std::{
+    ffi::c_char,
     mem::MaybeUninit,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
@@ -16,7 +18,7 @@ use crate::{
     failure::{AttaStatus, CallResult, Failure, run},
     model::{AttaModel, Loaded},
     options::AttaOptions,
-    pointer::{compute, free, handle, make, values},
+    pointer::{compute, free, handle, make, path, values},
 };
 
 /// A session. One thread at a time may use it; to others it is busy.
@@ -50,6 +52,14 @@ impl Held {
                 Err(error.into())
             }
         }
+    }
+
+    /// Frees the memory of the text's state. A file gets the state of all tokens.
+    fn suspend(&mut self, file: Option<&Path>) -> CallResult<()> {
+        if file.is_some() && !self.session.is_suspended() {
+            self.settle()?;
+        }
+        Ok(self.session.suspend(file)?)
     }
 
     /// Forgets the text.
@@ -261,6 +271,37 @@ pub unsafe extern "C" fn atta_session_load(
             held.session.import(bytes)?;
             Ok(())
         })
+    })
+}
+
+/// Frees the memory of the session's state until `atta_session_resume`, such as when an app goes to
+/// the background; meanwhile what needs the state is ATTA_STATUS_SUSPENDED. The state is written to
+/// the file `path`, which only its owner can read and which `atta_session_resume` removes; a process
+/// that was started later may give its bytes to `atta_session_load`. With NULL, the text is evaluated
+/// again; a session whose context was shifted needs a file. A session that is suspended stays so.
+///
+/// # Safety
+/// `path` is NULL, or a NUL ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_session_suspend(
+    session: Option<&AttaSession>,
+    path: *const c_char,
+) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        // SAFETY: the caller's promise.
+        let file = unsafe { self::path(path) }?;
+        session.0.with(|held| held.suspend(file))
+    })
+}
+
+/// Restores the state of a suspended session: the text goes on with the same bits. After a failure,
+/// such as of memory, it is suspended as before. A session that is not suspended stays as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_session_resume(session: Option<&AttaSession>) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        session.0.with(|held| Ok(held.session.resume()?))
     })
 }
 

@@ -130,6 +130,12 @@ static void nothing_takes_null_for_a_handle(void) {
     IS(atta_session_truncate(NULL, 0, &n), ATTA_STATUS_INVALID);
     IS(atta_session_save(NULL, &buffer), ATTA_STATUS_INVALID);
     IS(atta_session_load(NULL, NULL, 0), ATTA_STATUS_INVALID);
+    IS(atta_session_suspend(NULL, NULL), ATTA_STATUS_INVALID);
+    IS(atta_session_resume(NULL), ATTA_STATUS_INVALID);
+    IS(atta_generation_suspend(NULL, NULL), ATTA_STATUS_INVALID);
+    IS(atta_generation_resume(NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_suspend(NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_set_heat(NULL, 0), ATTA_STATUS_INVALID);
     IS(atta_sampler_new(NULL, NULL, 0, &sampler), ATTA_STATUS_INVALID);
     IS(atta_sampler_sample(NULL, NULL, &token), ATTA_STATUS_INVALID);
     IS(atta_sampler_choose(NULL, NULL, 0, NULL, 0, &token), ATTA_STATUS_INVALID);
@@ -355,6 +361,107 @@ static void any_thread_may_cancel(const atta_model *model) {
     atta_generation_free(generation);
 }
 
+static uint64_t number(const atta_model *model, const char *name) {
+    uint64_t value;
+    OK(atta_model_number(model, name, &value));
+    return value;
+}
+
+static void a_session_is_suspended_and_goes_on(const atta_model *model) {
+    static const char START[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 10, " GREEDY "}";
+    static const char REST[] = "{\"max_tokens\": 14, " GREEDY "}";
+    const char *files[2] = {NULL, "suspended.state"};
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], rest[4096];
+    uint64_t with_memory;
+    int i, n_events;
+    for (i = 0; i < 2; i++) {
+        atta_session *session = new_session(model);
+        collect(begin(session, START), text, NULL);
+        with_memory = number(model, "ram_used");
+        OK(atta_session_suspend(session, files[i]));
+        CHECK(number(model, "ram_used") < with_memory);
+        IS(atta_generate(session, REST, strlen(REST), &generation), ATTA_STATUS_SUSPENDED);
+        SAYS("resume");
+        OK(atta_session_resume(session));
+        CHECK(number(model, "ram_used") == with_memory);
+        /* And between the events of the rest. */
+        generation = begin(session, REST);
+        IS(atta_session_suspend(session, NULL), ATTA_STATUS_BUSY);
+        for (n_events = 0; n_events < 9; n_events++) {
+            OK(atta_next(generation, &event, sizeof event));
+            if (event.kind == ATTA_EVENT_KIND_TEXT) strcat(text, event.text);
+        }
+        OK(atta_generation_suspend(generation, files[i]));
+        CHECK(number(model, "ram_used") < with_memory);
+        IS(atta_next(generation, &event, sizeof event), ATTA_STATUS_SUSPENDED);
+        OK(atta_generation_resume(generation));
+        collect(generation, rest, NULL);
+        strcat(text, rest);
+        CHECK(strcmp(text, expected) == 0);
+        /* Freed while it is suspended. */
+        generation = begin(session, REST);
+        OK(atta_next(generation, &event, sizeof event));
+        OK(atta_generation_suspend(generation, NULL));
+        atta_generation_free(generation);
+        OK(atta_session_resume(session));
+        IS(atta_session_suspend(session, "/no/such/folder"), ATTA_STATUS_FAILED);
+        SAYS("folder");
+        atta_session_free(session);
+    }
+    CHECK(fopen(files[1], "r") == NULL);
+}
+
+static void requests_give_their_memory_back(const atta_model *model) {
+    static const char BODY[] = "{\"prompt\": \"a\", \"max_tokens\": 2}";
+    atta_event event;
+    atta_generation *generation = request(model, "/v1/completions", BODY);
+    uint64_t with_memory;
+    OK(atta_next(generation, &event, sizeof event));
+    with_memory = number(model, "ram_used");
+    IS(atta_generation_suspend(generation, NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_suspend(model), ATTA_STATUS_BUSY);
+    atta_generation_free(generation);
+    OK(atta_model_suspend(model));
+    OK(atta_model_suspend(model));
+    CHECK(number(model, "ram_used") < with_memory);
+    generation = request(model, "/v1/completions", BODY);
+    OK(atta_next(generation, &event, sizeof event));
+    atta_generation_free(generation);
+}
+
+static void heat_slows_and_pauses(const atta_model *model) {
+    atta_session *session = new_session(model);
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], summary[1024];
+    IS(atta_model_set_heat(model, 4), ATTA_STATUS_INVALID);
+    IS(atta_model_set_heat(model, -1), ATTA_STATUS_INVALID);
+    SAYS("-1");
+    OK(atta_model_set_heat(model, ATTA_HEAT_CRITICAL));
+    CHECK(number(model, "heat") == ATTA_HEAT_CRITICAL);
+    collect(begin(session, "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY "}"), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    OK(atta_model_set_heat(model, ATTA_HEAT_EMERGENCY));
+    generation = begin(session, "{\"max_tokens\": 1, " GREEDY "}");
+    IS(atta_next_within(generation, 1, &event, sizeof event), ATTA_STATUS_PENDING);
+    SAYS("hot");
+    OK(atta_model_set_heat(model, ATTA_HEAT_NOMINAL));
+    OK(atta_next(generation, &event, sizeof event));
+    OK(atta_model_set_heat(model, ATTA_HEAT_EMERGENCY));
+    /* What is cancelled need not wait. */
+    atta_cancel(generation);
+    collect(generation, text, summary);
+    CHECK(strstr(summary, "interrupted") != NULL);
+    generation = request(model, "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 2}");
+    IS(atta_next_within(generation, 1, &event, sizeof event), ATTA_STATUS_PENDING);
+    OK(atta_model_set_heat(model, ATTA_HEAT_NOMINAL));
+    OK(atta_next(generation, &event, sizeof event));
+    atta_generation_free(generation);
+    atta_session_free(session);
+}
+
 static const atta_model *shared_model;
 
 static void *write_text(void *unused) {
@@ -453,6 +560,9 @@ int main(int argc, char **argv) {
     a_session_generates(model);
     a_model_answers_requests(model);
     any_thread_may_cancel(model);
+    a_session_is_suspended_and_goes_on(model);
+    requests_give_their_memory_back(model);
+    heat_slows_and_pauses(model);
     threads_share_a_model_and_not_a_session(model);
     atta_model_free(model);
     a_parent_may_be_freed_first();

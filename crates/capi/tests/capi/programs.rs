@@ -101,6 +101,7 @@ fn compile(language: &Language, source: &str) -> Option<PathBuf> {
 fn run(language: &Language, source: &str, arguments: &[&str]) -> Option<String> {
     let program = compile(language, source)?;
     let output = Command::new(program)
+        .current_dir(prefix())
         .arg(model())
         .args(arguments)
         .output()
