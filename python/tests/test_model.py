@@ -424,7 +424,7 @@ def test_a_session_is_suspended_and_goes_on(model, session, tmp_path, to_file):
     path = tmp_path / "state" if to_file else None
     expected = text(model)
     generation = session.generate(PROMPT, max_tokens=16, **GREEDY)
-    pieces = [event.text for event, _ in zip(generation, range(9)) if event.kind == "text"]
+    pieces = [event.text for _, event in zip(range(9), generation) if event.kind == "text"]
     used = model.number("ram_used")
     generation.suspend(path)
     assert model.number("ram_used") < used
