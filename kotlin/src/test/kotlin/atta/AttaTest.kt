@@ -11,7 +11,7 @@ import java.util.concurrent.Executors
 import kotlin.concurrent.thread
 import kotlin.system.exitProcess
 import kotlinx.coroutines.cancelAndJoin
-import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.toList
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
@@ -137,8 +137,9 @@ private class Tests(private val path: String, private val folder: File) {
                     same(expected, flow.toList().joinToString(""))
                     same(0, session.truncate(0))
                     val endless = session.generate(PROMPT, "logit_bias" to mapOf("2" to -100), GREEDY)
-                    val job = launch { endless.textFlow().collect {} }
-                    endless.events().first()
+                    var nTexts = 0
+                    val job = launch { endless.textFlow().collect { nTexts++ } }
+                    while (nTexts == 0) delay(1)
                     job.cancelAndJoin()
                     session.tokens
                 }
