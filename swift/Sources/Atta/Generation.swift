@@ -74,7 +74,7 @@ public final class Generation: @unchecked Sendable {
 
     /// The events; a task that is cancelled cancels the generation.
     public var events: AsyncThrowingStream<Event, Error> {
-        AsyncThrowingStream { [self] in
+        AsyncThrowingStream(unfolding: { [self] in
             try await withTaskCancellationHandler {
                 try await withCheckedThrowingContinuation { continuation in
                     queue.async { continuation.resume(with: Result { try self.next() }) }
@@ -82,7 +82,7 @@ public final class Generation: @unchecked Sendable {
             } onCancel: {
                 cancel()
             }
-        }
+        })
     }
 
     /// The pieces of the text.
@@ -98,11 +98,11 @@ extension AsyncThrowingStream where Failure == Error {
         pick: @escaping (Event) throws -> Element?
     ) {
         var iterator = events.makeAsyncIterator()
-        self.init {
+        self.init(unfolding: {
             while let event = try await iterator.next() {
                 if let element = try pick(event) { return element }
             }
             return nil
-        }
+        })
     }
 }
