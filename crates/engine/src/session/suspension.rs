@@ -150,8 +150,10 @@ impl Session {
             self.tokens.truncate(n);
             self.n_saved = self.n_saved.min(n);
             self.last = None;
-            let file = self.suspended.as_mut().and_then(|it| it.file.take());
-            file.into_iter().for_each(|path| drop(fs::remove_file(path)));
+            let suspended = self.suspended.as_mut();
+            if let Some(path) = suspended.and_then(|suspended| suspended.file.take()) {
+                let _ = fs::remove_file(path);
+            }
         }
         Ok(self.tokens.len())
     }
