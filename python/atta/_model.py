@@ -340,6 +340,11 @@ class Session(_Owned):
         """Replaces the text by one that `save` returned, of the same model and version."""
         _native.call("session_load", self._open(), bytes(state), len(state))
 
+    def set_lora(self, adapters: Sequence[Json]) -> None:
+        """Sets the LoRA adapters among the model's: `{"name": …, "scale": …}`, in order. With
+        others than before the session becomes empty."""
+        _native.call("session_set_lora", self._open(), *_body(list(adapters)))
+
     def suspend(self, path: Optional[FilePath] = None) -> None:
         """Frees the memory of the state until `resume`; what needs it raises `SuspendedError`
         meanwhile. The state is kept in the file, or the text is evaluated again without one. A
@@ -382,13 +387,16 @@ class Model(_Owned):
         isa: Optional[str] = None,
         chat_template: Optional[str] = None,
         name: Optional[str] = None,
+        lora: Sequence[Json] = (),
         verify: bool = False,
         prewarm: bool = False,
         shrink: bool = False,
     ) -> None:
         given = dict(locals())
-        skipped = ("self", "path", "verify", "prewarm", "shrink")
+        skipped = ("self", "path", "lora", "verify", "prewarm", "shrink")
         values = {name: value for name, value in given.items() if name not in skipped}
+        if lora:
+            values["lora"] = json.dumps([{**one, "path": os.fspath(one["path"])} for one in lora])
         switches = {"verify": verify, "prewarm": prewarm, "shrink": shrink}
         values.update({name: True for name, is_on in switches.items() if is_on})
         options = _native.options(values)

@@ -92,6 +92,7 @@ _STATUS_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "session_truncate": (*_H, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)),
     "session_save": (*_H, *_OUT),
     "session_load": (*_H, *_TEXT),
+    "session_set_lora": (*_H, *_TEXT),
     "session_suspend": (*_H, *_NAME),
     "session_resume": _H,
     "generation_suspend": (*_H, *_NAME),

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -469,12 +470,55 @@ def test_heat_pauses_and_changes_no_text(model, session):
         model.heat = 4
 
 
+# Adapters.
+
+
+def write_adapter(path, d_model, n_layers):
+    """A LoRA adapter of rank 1 for the queries, as a GGUF file."""
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    pairs = {"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora"}
+    head = b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in pairs.items())
+    head += text("adapter.lora.alpha") + struct.pack("<If", 6, 1.0)
+    infos, data = b"", b""
+    for layer in range(n_layers):
+        for end, dims in (("lora_a", (d_model, 1)), ("lora_b", (1, d_model))):
+            infos += text(f"blk.{layer}.attn_q.weight.{end}")
+            infos += struct.pack("<IQQIQ", 2, *dims, 0, len(data))
+            data += struct.pack("<f", 0.5) * d_model
+            data += bytes(-len(data) % 32)
+    start = b"GGUF" + struct.pack("<IQQ", 3, 2 * n_layers, len(pairs) + 1) + head + infos
+    path.write_bytes(start + bytes(-len(start) % 32) + data)
+
+
+@pytest.mark.skipif(not IS_DEFAULT, reason="an adapter for another model")
+def test_adapters_change_texts_that_have_them(model, tmp_path):
+    path, expected = tmp_path / "tale.gguf", text(model)
+    sizes = (model.metadata[f"llama.{name}"] for name in ("embedding_length", "block_count"))
+    write_adapter(path, *sizes)
+    lora = [{"path": path, "name": "tale", "scale": 0}]
+    with atta.Model(MODEL, ctx=256, threads=1, lora=lora) as adapted:
+        assert text(adapted) == expected
+        with adapted.session() as session:
+            session.set_lora([{"name": "tale"}])
+            found = "".join(session.generate(PROMPT, max_tokens=16, **GREEDY).texts())
+            assert found != expected
+            with pytest.raises(atta.RequestError, match="tale"):
+                session.set_lora([{"name": "song"}])
+    with atta.Llama(MODEL, n_ctx=64, lora_path=str(path)) as llama:
+        assert llama(PROMPT, max_tokens=16, temperature=0.0)["choices"][0]["text"] != expected
+    with pytest.raises(atta.ModelError, match="nowhere"):
+        atta.Llama(MODEL, n_ctx=64, lora_path="/nowhere")
+
+
 # What `Llama` refuses or ignores.
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"rope_freq_base": 1e6}, {"lora_path": "a"}, {"vocab_only": True}, {"chat_format": "vicuna"}],
+    [{"rope_freq_base": 1e6}, {"lora_base": "a"}, {"vocab_only": True}, {"chat_format": "vicuna"}],
 )
 def test_what_would_change_the_text_is_refused(arguments):
     with pytest.raises(NotImplementedError):

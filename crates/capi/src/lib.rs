@@ -53,7 +53,8 @@ pub use sampler::{
 pub use session::{
     AttaSession, atta_session_append, atta_session_append_all, atta_session_free,
     atta_session_load, atta_session_logits, atta_session_new, atta_session_resume,
-    atta_session_save, atta_session_suspend, atta_session_tokens, atta_session_truncate,
+    atta_session_save, atta_session_set_lora, atta_session_suspend, atta_session_tokens,
+    atta_session_truncate,
 };
 
 /// The version of the binary interface, which a program compares with `atta_abi_version()`.

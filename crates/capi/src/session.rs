@@ -12,6 +12,7 @@ use std::{
 };
 
 use atta_engine::{Error, Session};
+use atta_server::adapter_set;
 
 use crate::{
     buffer::AttaBuffer,
@@ -302,6 +303,33 @@ pub extern "C" fn atta_session_resume(session: Option<&AttaSession>) -> AttaStat
     run(|| {
         let session = handle(session, "session")?;
         session.0.with(|held| Ok(held.session.resume()?))
+    })
+}
+
+/// Sets the LoRA adapters of a session, among those that the model was opened with: JSON, a list of
+/// objects with "name" or "id" and maybe "scale", in order, as the field "lora" of requests. At
+/// first they are those with a scale. With others than before the session becomes empty.
+///
+/// # Safety
+/// `json` has `json_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_session_set_lora(
+    session: Option<&AttaSession>,
+    json: *const c_char,
+    json_size: usize,
+) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        // SAFETY: the caller's promise.
+        let json = unsafe { values(json.cast(), json_size, "json") }?;
+        let adapters = adapter_set(&session.0.loaded.engine, json)
+            .map_err(|message| Failure::new(AttaStatus::Request, message))?;
+        session.0.with(|held| {
+            if held.session.adapters() != adapters {
+                held.pending.clear();
+            }
+            Ok(held.session.set_adapters(adapters)?)
+        })
     })
 }
 

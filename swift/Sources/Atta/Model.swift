@@ -30,6 +30,18 @@ extension Heat {
 }
 #endif
 
+/// A LoRA adapter. With a scale of 0 it waits for texts that name it.
+public struct Lora: Sendable {
+    public var path, name: String
+    public var scale: Double
+
+    public init(path: String, name: String = "", scale: Double = 1) {
+        self.path = path
+        self.name = name
+        self.scale = scale
+    }
+}
+
 /// Options of models, and those of sessions among them; nil is the library's default.
 public struct Options: Sendable {
     /// Of models and sessions: context length, tokens of a prompt per step, tokens that stay at the
@@ -41,8 +53,16 @@ public struct Options: Sendable {
     public var threads, parallel, experts, ramBudget: Int?
     /// Of models: mapped, resident or streamed; the name in responses; chatml, plain, or Jinja.
     public var weights, name, chatTemplate: String?
+    /// Of models: adapters.
+    public var lora: [Lora] = []
 
     public init() {}
+
+    /// The adapters as JSON; nil without any.
+    private func loraJSON() throws -> String? {
+        if lora.isEmpty { return nil }
+        return try json(lora.map { ["path": $0.path, "name": $0.name, "scale": $0.scale] as [String: Any] })
+    }
 
     /// Calls with the options of the library.
     func with<T>(_ call: (OpaquePointer) throws -> T) throws -> T {
@@ -60,6 +80,7 @@ public struct Options: Sendable {
         }
         let texts = [
             "kv": kv, "weights": weights, "name": name, "chat_template": chatTemplate,
+            "lora": try loraJSON(),
         ]
         for case let (key, value?) in texts {
             try withBytes(value) { try check(atta_options_set_text(options, key, $0, $1)) }
@@ -162,8 +183,8 @@ public final class Model: @unchecked Sendable {
     }
 }
 
-/// JSON of an object.
-func json(_ object: [String: Any]) throws -> String {
+/// JSON of an object or a list.
+func json(_ object: Any) throws -> String {
     guard JSONSerialization.isValidJSONObject(object) else {
         throw AttaError(status: .invalid, message: "this cannot be JSON: \(object)")
     }

@@ -54,6 +54,13 @@ public final class Session: @unchecked Sendable {
         try check(atta_session_load(handle, state, state.count))
     }
 
+    /// Sets the LoRA adapters among the model's, each with its scale, in order. With others than
+    /// before the session becomes empty.
+    public func setLora(_ adapters: [(name: String, scale: Double)]) throws {
+        let list = adapters.map { ["name": $0.name, "scale": $0.scale] as [String: Any] }
+        try withBytes(json(list)) { try check(atta_session_set_lora(handle, $0, $1)) }
+    }
+
     /// Frees the memory of the state until `resume`, such as when the app goes to the background.
     /// The state is kept in the file; without one the text is evaluated again. Where the process is
     /// ended meanwhile, a later one may give the bytes of the file to `load`.

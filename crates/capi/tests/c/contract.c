@@ -1,5 +1,6 @@
 /* Every function of atta.h: what it does, how it fails, from several threads, and what it leaves
-   behind. Usage: contract MODEL TEXT, where TEXT is what the engine writes in 24 tokens. */
+   behind. Usage: contract MODEL TEXT LORA, where TEXT is what the engine writes in 24 tokens, and
+   LORA is the option with an adapter of the name "tale" and of scale 0. */
 
 #include <atta.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 
 static const char *model_path;
 static const char *expected;
+static const char *lora;
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -132,6 +134,7 @@ static void nothing_takes_null_for_a_handle(void) {
     IS(atta_session_load(NULL, NULL, 0), ATTA_STATUS_INVALID);
     IS(atta_session_suspend(NULL, NULL), ATTA_STATUS_INVALID);
     IS(atta_session_resume(NULL), ATTA_STATUS_INVALID);
+    IS(atta_session_set_lora(NULL, "[]", 2), ATTA_STATUS_INVALID);
     IS(atta_generation_suspend(NULL, NULL), ATTA_STATUS_INVALID);
     IS(atta_generation_resume(NULL), ATTA_STATUS_INVALID);
     IS(atta_model_suspend(NULL), ATTA_STATUS_INVALID);
@@ -499,6 +502,53 @@ static void threads_share_a_model_and_not_a_session(const atta_model *model) {
     atta_session_free(session);
 }
 
+static void set_lora(const atta_session *session, const char *json) {
+    OK(atta_session_set_lora(session, json, strlen(json)));
+}
+
+static void adapters_belong_to_sessions_and_requests(void) {
+    static const char STORY[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY "}";
+    static const char BODY[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY
+                               ", \"lora\": [{\"name\": \"tale\"}]}";
+    atta_options *options;
+    atta_model *model;
+    atta_session *session;
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], tale[4096];
+    OK(atta_options_new(&options));
+    OK(atta_options_set_u64(options, "ctx", 128));
+    IS(atta_options_set_text(options, "lora", "a.gguf", 6), ATTA_STATUS_INVALID);
+    SAYS("path");
+    OK(atta_options_set_text(options, "lora", lora, strlen(lora)));
+    OK(atta_model_open(model_path, options, &model));
+    OK(atta_options_set_text(options, "lora", "[{\"path\": \"/nowhere\"}]", 23));
+    session = new_session(model);
+    collect(begin(session, STORY), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    set_lora(session, "[{\"name\": \"tale\", \"scale\": 2}]");
+    collect(begin(session, STORY), tale, NULL);
+    CHECK(strcmp(tale, expected) != 0);
+    set_lora(session, "[{\"id\": 0}]");
+    collect(begin(session, STORY), tale, NULL);
+    CHECK(strcmp(tale, expected) != 0);
+    set_lora(session, "[]");
+    collect(begin(session, STORY), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    IS(atta_session_set_lora(session, "[{\"name\": \"b\"}]", 15), ATTA_STATUS_REQUEST);
+    SAYS("tale");
+    IS(atta_session_set_lora(session, "{", 1), ATTA_STATUS_REQUEST);
+    atta_session_free(session);
+    generation = request(model, "/v1/completions", BODY);
+    OK(atta_next(generation, &event, sizeof event));
+    CHECK(strstr(event.text, "text_completion") != NULL);
+    atta_generation_free(generation);
+    atta_model_free(model);
+    IS(atta_model_open(model_path, options, &model), ATTA_STATUS_MODEL);
+    SAYS("nowhere");
+    atta_options_free(options);
+}
+
 static void a_parent_may_be_freed_first(void) {
     atta_model *model = open_model();
     atta_session *session = new_session(model);
@@ -548,9 +598,10 @@ static void a_thousand_cycles_leave_nothing(void) {
 
 int main(int argc, char **argv) {
     atta_model *model;
-    if (argc != 3) return 2;
+    if (argc != 4) return 2;
     model_path = argv[1];
     expected = argv[2];
+    lora = argv[3];
     versions_and_names();
     options_are_checked();
     nothing_takes_null_for_a_handle();
@@ -565,6 +616,7 @@ int main(int argc, char **argv) {
     heat_slows_and_pauses(model);
     threads_share_a_model_and_not_a_session(model);
     atta_model_free(model);
+    adapters_belong_to_sessions_and_requests();
     a_parent_may_be_freed_first();
     a_thousand_cycles_leave_nothing();
     return 0;

@@ -30,6 +30,9 @@ public data class Message(
     val content: String,
 )
 
+/** A LoRA adapter. With a [scale] of 0 it waits for texts that name it. */
+public data class Lora(val path: String, val name: String = "", val scale: Double = 1.0)
+
 /** A loaded model. Any number of threads may use it at the same time. */
 public class Model
 private constructor(handle: Pointer) : Handle("model", handle) {
@@ -37,7 +40,7 @@ private constructor(handle: Pointer) : Handle("model", handle) {
      * Opens a GGUF or QSF file, or a split model by any of its files. Options that are null are the
      * library's: [ctx] tokens of context, [batch] tokens of a prompt per step, [keep] tokens at the
      * beginning when a full context is shifted, [kv] f32, f16, q8 or q4, [parallel] requests at the
-     * same time, [ramBudget] bytes, [weights] mapped, resident or streamed.
+     * same time, [ramBudget] bytes, [weights] mapped, resident or streamed, [lora] adapters.
      */
     @Suppress("LongParameterList")
     public constructor(
@@ -55,6 +58,7 @@ private constructor(handle: Pointer) : Handle("model", handle) {
         isa: String? = null,
         chatTemplate: String? = null,
         name: String? = null,
+        lora: List<Lora> = emptyList(),
         verify: Boolean = false,
         prewarm: Boolean = false,
         shrink: Boolean = false,
@@ -75,6 +79,7 @@ private constructor(handle: Pointer) : Handle("model", handle) {
                 "isa" to isa,
                 "chat_template" to chatTemplate,
                 "name" to name,
+                "lora" to lora.ifEmpty { null }?.let(::json),
                 "verify" to verify,
                 "prewarm" to prewarm,
                 "shrink" to shrink,
@@ -171,6 +176,10 @@ private constructor(handle: Pointer) : Handle("model", handle) {
     override fun free(handle: Pointer): Unit = lib.atta_model_free(handle)
 
     private companion object {
+        fun json(adapters: List<Lora>): String = toJson(
+            adapters.map { mapOf("path" to it.path, "name" to it.name, "scale" to it.scale) },
+        )
+
         fun flags(first: Boolean, second: Boolean): Int =
             (if (first) 1 else 0) + (if (second) 2 else 0)
 

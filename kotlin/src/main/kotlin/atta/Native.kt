@@ -66,6 +66,7 @@ internal interface LibAtta : Library {
     fun atta_session_truncate(session: Pointer, n: Size, nLeft: LongByReference): Int
     fun atta_session_save(session: Pointer, out: PointerByReference): Int
     fun atta_session_load(session: Pointer, bytes: ByteArray, n: Size): Int
+    fun atta_session_set_lora(session: Pointer, json: ByteArray, size: Size): Int
     fun atta_session_suspend(session: Pointer, path: String?): Int
     fun atta_session_resume(session: Pointer): Int
     fun atta_session_free(session: Pointer)

@@ -55,6 +55,16 @@ public class Session internal constructor(handle: Pointer) : Handle("session", h
         with { check(lib.atta_session_load(it, state, state.nBytes)) }
 
     /**
+     * Sets the LoRA adapters among the model's, each with its scale, in order: `"tale" to 0.5`.
+     * With others than before the session becomes empty.
+     */
+    public fun setLora(vararg adapters: Pair<String, Double>) {
+        val list = adapters.map { (name, scale) -> mapOf("name" to name, "scale" to scale) }
+        val json = toJson(list).toByteArray()
+        with { check(lib.atta_session_set_lora(it, json, json.nBytes)) }
+    }
+
+    /**
      * Frees the memory of the state until [resume], such as when the app goes to the background.
      * The state is kept in the file; without one the text is evaluated again. Where the process is
      * ended meanwhile, a later one may give the bytes of the file to [load].

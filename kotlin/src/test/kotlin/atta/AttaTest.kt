@@ -95,6 +95,13 @@ private class Tests(private val path: String, private val folder: File) {
             same(Status.INVALID, failure { Model(path, kv = "f8") })
             same(Status.MEMORY, failure { Model(path, weights = "resident", ramBudget = 1000) })
         },
+        "adapters are opened with the model and set by name" to {
+            same(Status.MODEL, failure { Model(path, lora = listOf(Lora("/nowhere", "tale"))) })
+            model.session().use { session ->
+                session.setLora()
+                same(Status.REQUEST, failure { session.setLora("tale" to 0.5) })
+            }
+        },
         "a closed handle is an illegal state, not a crash" to {
             val session = model.session()
             session.close()
