@@ -277,9 +277,9 @@ pub unsafe extern "C" fn atta_session_load(
 
 /// Frees the memory of the session's state until `atta_session_resume`, such as when an app goes to
 /// the background; meanwhile what needs the state is ATTA_STATUS_SUSPENDED. The state is written to
-/// the file `path`, which only its owner can read and which `atta_session_resume` removes; a process
-/// that was started later may give its bytes to `atta_session_load`. With NULL, the text is evaluated
-/// again; a session whose context was shifted needs a file. A session that is suspended stays so.
+/// the file `path`, which only its owner can read and which `atta_session_resume` removes; a later
+/// process may give its bytes to `atta_session_load`. With NULL, the text is evaluated again; a
+/// session whose context was shifted needs a file. A session that is suspended stays so.
 ///
 /// # Safety
 /// `path` is NULL, or a NUL ends it.
