@@ -20,7 +20,11 @@ private const val ABI = 1
 
 /** `size_t`. */
 internal class Size @JvmOverloads constructor(value: Long = 0) :
-    IntegerType(Native.SIZE_T_SIZE, value, true)
+    IntegerType(Native.SIZE_T_SIZE, value, true) {
+    override fun toByte(): Byte = toInt().toByte()
+
+    override fun toShort(): Short = toInt().toShort()
+}
 
 /** `atta_event`. */
 @Structure.FieldOrder("kind", "token", "text", "textSize", "nDone", "nTotal")
