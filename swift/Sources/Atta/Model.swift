@@ -78,9 +78,9 @@ public struct Options: Sendable {
             }
             try check(atta_options_set_u64(options, key, number))
         }
-        let texts = [
+        let texts = try [
             "kv": kv, "weights": weights, "name": name, "chat_template": chatTemplate,
-            "lora": try loraJSON(),
+            "lora": loraJSON(),
         ]
         for case let (key, value?) in texts {
             try withBytes(value) { try check(atta_options_set_text(options, key, $0, $1)) }
