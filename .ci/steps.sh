@@ -40,11 +40,16 @@ install_packages() {
     command -v node >/dev/null || missing+=(nodejs)
     command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
     python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
-    [[ ${#missing[@]} -eq 0 ]] && return
+    install_debian "${missing[@]}"
+}
+
+# Debian's packages of these names.
+install_debian() {
+    [[ $# -gt 0 ]] || return 0
     local root=()
     [[ $EUID -eq 0 ]] || root=(sudo)
     "${root[@]}" apt-get update -q
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
 install_toolchain() {

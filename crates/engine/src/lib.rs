@@ -35,6 +35,7 @@ mod error;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generation;
+mod heat;
 #[cfg(all(test, feature = "batch"))]
 mod hybrid_tests;
 mod memory;
@@ -83,6 +84,7 @@ pub use error::Error;
 pub use generation::{
     Event, FinishReason, Generate, GenerateOptions, StopError, StopPiece, StopStrings, Summary,
 };
+pub use heat::Heat;
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;

@@ -113,6 +113,9 @@ pub enum Error {
     /// Other machines that a ring cannot take.
     #[error("{0}; the ring is as it was")]
     RingKept(String),
+    /// A sequence of a session that has no memory for its state at the moment.
+    #[error("the session is suspended: it must be resumed first")]
+    Suspended,
     /// Too many batches in flight, or a change to a sequence with rows in flight.
     #[error("batches are in flight and must be collected first")]
     Busy,

@@ -42,7 +42,7 @@ pub use cluster::{
 // For tests and the fuzz target.
 #[doc(hidden)]
 pub use direct::Answer;
-pub use direct::{Canceller, Direct, Exchange, Progress, generate_options};
+pub use direct::{Canceller, Direct, Exchange, Progress, adapter_set, generate_options};
 pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};

@@ -25,6 +25,9 @@ use crate::{
     step_lock::StepLock,
 };
 
+/// How long commands and clients that are gone may wait while the engine is paused by heat.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// An event of a job.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
@@ -249,6 +252,9 @@ impl WorkerLoop {
 
     fn step(&mut self) {
         self.end_jobs();
+        if !self.batcher.engine().wait_while_paused(PAUSE) {
+            return;
+        }
         let clients = &mut self.clients;
         let guard = self.step_lock.acquire();
         let stepped = self

@@ -228,17 +228,11 @@ fn try_out(file: File, method: ReadMethod, len: u64) -> io::Result<File> {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod sys {
-    use std::{fs::OpenOptions, io::IoSliceMut, num::NonZeroU64, os::unix::fs::OpenOptionsExt};
+    use std::{fs::OpenOptions, num::NonZeroU64, os::unix::fs::OpenOptionsExt};
 
-    use rustix::{
-        fs::{Advice, OFlags, fadvise},
-        io::{ReadWriteFlags, preadv2},
-    };
+    use rustix::fs::{Advice, OFlags, fadvise};
 
     use super::{File, Path, ReadMethod, io};
-
-    /// Missing in the C library so far; see `include/uapi/linux/fs.h`.
-    const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
     pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
         let flags = if method == ReadMethod::Direct {
@@ -259,18 +253,28 @@ mod sys {
         buf: &mut [u8],
     ) -> io::Result<usize> {
         if method == Some(ReadMethod::DontCache) {
-            return Ok(preadv2(
-                file,
-                &mut [IoSliceMut::new(buf)],
-                offset,
-                DONTCACHE,
-            )?);
+            return read_uncached(file, offset, buf);
         }
         let n = rustix::io::pread(file, &mut *buf, offset)?;
         if method == Some(ReadMethod::Buffered) {
             let _ = fadvise(file, offset, NonZeroU64::new(n as u64), Advice::DontNeed);
         }
         Ok(n)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_uncached(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        /// Missing in the C library so far; see `include/uapi/linux/fs.h`.
+        const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+        let buf = io::IoSliceMut::new(buf);
+        Ok(preadv2(file, &mut [buf], offset, DONTCACHE)?)
+    }
+
+    /// The C library of Android has no `preadv2`.
+    #[cfg(target_os = "android")]
+    fn read_uncached(_: &File, _: u64, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Disables read-ahead: rows are read one by one, in any order.

@@ -1,5 +1,7 @@
 //! Generation in a session: an iterator over the events of a text.
 
+#[cfg(feature = "cache")]
+use std::path::Path;
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -165,6 +167,37 @@ impl Generate<'_> {
         if let Err(error) = self.end() {
             self.fail(error);
         }
+    }
+
+    /// Suspends the session between two events, as [`Session::suspend`]. No event but those that
+    /// are there already can be taken before it is [resumed](Self::resume).
+    ///
+    /// # Errors
+    /// As [`Session::suspend`]. Where batches in flight fail, the generation is over.
+    #[cfg(feature = "cache")]
+    pub fn suspend(&mut self, file: Option<&Path>) -> Result<(), Error> {
+        let settled = self.session.settle();
+        if settled.is_err() {
+            self.stage = Stage::Over;
+            self.undo();
+        }
+        settled?;
+        self.session.suspend(file)
+    }
+
+    /// Resumes a suspended session; the text goes on with the same bits.
+    ///
+    /// # Errors
+    /// As [`Session::resume`].
+    #[cfg(feature = "cache")]
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.session.resume()
+    }
+
+    /// Whether the session is suspended.
+    #[cfg(feature = "cache")]
+    pub fn is_suspended(&self) -> bool {
+        self.session.is_suspended()
     }
 
     /// Interrupts the generation, if it is not over, and says how it went.

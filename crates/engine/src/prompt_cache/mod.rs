@@ -15,6 +15,7 @@ mod file_name;
 mod key;
 mod segment;
 mod single;
+mod suspended;
 
 use std::{
     io::{self, Write},

@@ -346,6 +346,7 @@ impl Batcher {
         }
         self.drafts.collected(flight.decoding, time.as_secs_f64());
         self.spare_spans.push(flight.spans);
+        self.engine.heat_control().rest(time);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! Knows no prompt and no text. The one idea: the tokens of a batch are in the session as soon as
 //! it is submitted, and leave it again if the batch, or one before it, fails.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
 use atta_model::{Ticket, Want};
 
@@ -111,8 +111,10 @@ impl Session {
             in_flight: &mut self.in_flight,
             n_left: tokens.start,
         };
+        let start = Instant::now();
         executor(&self.executor).collect(ticket, &mut self.out)?;
         undo.forget();
+        self.engine.heat_control().rest(start.elapsed());
         if let Some((sink, _)) = &self.sink {
             let rows = TappedRows::new(&self.out, 0..tokens.len());
             sink.take(&self.tokens[..tokens.end], rows);
