@@ -150,6 +150,34 @@ impl Guide {
         Ok(tokens)
     }
 
+    /// Fits a guess of the next tokens to the grammar: ends it before the first token that may not
+    /// follow, and goes on there with the tokens that must, up to `max` in all. Returns for each
+    /// token whether it is a choice; [`forced`](Self::forced) would append the others. The guide
+    /// itself stays where it is.
+    pub fn fit_guess(&self, guess: &mut Vec<u32>, max: usize) -> Vec<bool> {
+        let mut ahead = self.matcher.clone();
+        let mut fitted: Vec<u32> = Vec::with_capacity(max);
+        let mut are_choices = Vec::with_capacity(max);
+        while fitted.len() < max && !ahead.is_stopped() {
+            let mut next = ahead.compute_ff_tokens();
+            let is_choice = next.is_empty();
+            if is_choice {
+                let rest = guess.strip_prefix(fitted.as_slice());
+                next.extend(rest.and_then(<[u32]>::first));
+            }
+            let n_consumed = ahead.try_consume_tokens(&next).unwrap_or(0);
+            if n_consumed == 0 || n_consumed < next.len() {
+                break;
+            }
+            are_choices.resize(fitted.len() + next.len(), is_choice);
+            fitted.extend(next);
+        }
+        fitted.truncate(max);
+        are_choices.truncate(max);
+        *guess = fitted;
+        are_choices
+    }
+
     /// Removes the last `n` tokens.
     ///
     /// # Errors
