@@ -4,17 +4,20 @@
 //! segments (`segment.rs`), in files that are replaced atomically (`atomic_file.rs`): one file for
 //! one prompt (`single.rs`), or a directory for many (`directory.rs`, `file_name.rs`). A damaged or
 //! foreign file is skipped with a warning; text is the same with and without a cache. A directory
-//! also remembers which experts a streamed model used (`experts.rs`).
+//! also remembers which experts a streamed model used (`experts.rs`) and how long steps took
+//! (`costs.rs`), in small files (`small_file.rs`).
 //!
 //! Knows no text and no sampling, and prints nothing.
 
 mod atomic_file;
+mod costs;
 mod directory;
 mod experts;
 mod file_name;
 mod key;
 mod segment;
 mod single;
+mod small_file;
 
 use std::{
     io::{self, Write},
@@ -166,7 +169,8 @@ impl PromptCache {
         .map_err(|source| self.error(source))
     }
 
-    /// Removes all prompts, in a directory the usage of experts too, and no other files.
+    /// Removes all prompts, in a directory the usage of experts and the times of steps too, and no
+    /// other files.
     ///
     /// # Errors
     /// [`Error::Cache`] if one cannot be removed.
@@ -175,7 +179,7 @@ impl PromptCache {
             Storage::File(file) => file.remove(),
             Storage::Directory(directory) => directory
                 .clear()
-                .and_then(|()| experts::clear(directory.path())),
+                .and_then(|()| small_file::clear(directory.path())),
         };
         cleared.map_err(|source| self.error(source))
     }
@@ -374,6 +378,9 @@ impl Session {
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<PrefixHit, Error> {
         let start = Instant::now();
         cache.recall_experts(self.engine())?;
+        let numerics = self.executor().info().numerics.clone();
+        let engine = self.engine().clone();
+        cache.recall_costs(&engine, &numerics, &mut self.costs)?;
         let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
@@ -440,6 +447,8 @@ impl Session {
             root,
         )?;
         self.n_saved = self.tokens().len();
+        let numerics = self.executor().info().numerics.clone();
+        cache.save_costs(self.engine(), &numerics, &self.costs)?;
         cache.save_experts(self.engine())
     }
 
