@@ -135,41 +135,67 @@ fn per_token(summary: &Summary) -> f64 {
     summary.decode_time.as_secs_f64() / summary.n_generated.max(1) as f64
 }
 
+/// The text and its times.
+struct Plain {
+    text: Arc<[u32]>,
+    /// Seconds of a token.
+    token: f64,
+    /// Seconds of a row of a batch.
+    row: f64,
+}
+
+impl Plain {
+    /// Writes the text again, with guesses of `k` tokens that are right with probability `p`.
+    fn again(&self, bench: &Bench, p: f64, k: usize) -> Outcome<Summary> {
+        let replay = Replay {
+            text: Arc::clone(&self.text),
+            p,
+        };
+        let (text, summary) = bench.write(Some(Speculation {
+            n_max: k,
+            policy: SpeculationPolicy::Always,
+            ..Speculation::new(replay)
+        }))?;
+        match text == *self.text {
+            true => Ok(summary),
+            false => Err(format!("p {p}, k {k}: another text").into()),
+        }
+    }
+
+    /// A line of the table.
+    fn line(&self, bench: &Bench, p: f64, k: usize) -> Outcome<String> {
+        let fast = self.again(bench, p, k)?;
+        // The text before and after, since the speed of a disk changes.
+        let token = (self.token + per_token(&bench.write(None)?.1)) / 2.0;
+        let steps = fast.speculation.map_or(1, |stats| stats.n_steps);
+        let per_step = fast.n_generated as f64 / steps.max(1) as f64;
+        let tokens = (1.0 - p.powi(k as i32 + 1)) / (1.0 - p);
+        let gain = token / per_token(&fast);
+        let expected = tokens / (self.row * (k + 1) as f64 / token).max(1.0);
+        let share = gain / expected;
+        Ok(format!(
+            "| {p} | {k} | {per_step:.2} | {tokens:.2} | {gain:.2} | {expected:.2} | {share:.2} |"
+        ))
+    }
+}
+
 fn main() -> Outcome<()> {
     let bench = Bench::open()?;
-    let (text, plain) = bench.write(None)?;
-    let one = per_token(&plain);
-    let row = bench.batch_seconds()? / ROWS as f64;
-    println!("one token {one:.4} s, a row of {ROWS} {row:.4} s");
+    let (text, summary) = bench.write(None)?;
+    let plain = Plain {
+        text: text.into(),
+        token: per_token(&summary),
+        row: bench.batch_seconds()? / ROWS as f64,
+    };
+    let Plain { token, row, .. } = &plain;
+    println!("one token {token:.4} s, a row of {ROWS} {row:.4} s");
     println!(
         "| p | k | tokens per step | by formula | speed-up | by formula | measured / formula |"
     );
     println!("|---|---|---|---|---|---|---|");
     for p in RIGHT {
         for k in GUESSED {
-            let replay = Replay {
-                text: text.as_slice().into(),
-                p,
-            };
-            let (again, fast) = bench.write(Some(Speculation {
-                n_max: k,
-                policy: SpeculationPolicy::Always,
-                ..Speculation::new(replay)
-            }))?;
-            if again != text {
-                return Err(format!("p {p}, k {k}: another text").into());
-            }
-            // The text before and after, since the speed of a disk changes.
-            let plain = (one + per_token(&bench.write(None)?.1)) / 2.0;
-            let steps = fast.speculation.map_or(1, |stats| stats.n_steps);
-            let per_step = fast.n_generated as f64 / steps.max(1) as f64;
-            let tokens = (1.0 - p.powi(k as i32 + 1)) / (1.0 - p);
-            let gain = plain / per_token(&fast);
-            let expected = tokens / (row * (k + 1) as f64 / plain).max(1.0);
-            println!(
-                "| {p} | {k} | {per_step:.2} | {tokens:.2} | {gain:.2} | {expected:.2} | {:.2} |",
-                gain / expected
-            );
+            println!("{}", plain.line(&bench, p, k)?);
         }
     }
     Ok(())

@@ -156,21 +156,20 @@ impl Guide {
     /// itself stays where it is.
     pub fn fit_guess(&self, guess: &mut Vec<u32>, max: usize) -> Vec<bool> {
         let mut ahead = self.matcher.clone();
-        let mut fitted: Vec<u32> = Vec::with_capacity(max);
+        let mut fitted = Vec::with_capacity(max);
         let mut are_choices = Vec::with_capacity(max);
         while fitted.len() < max && !ahead.is_stopped() {
-            let mut next = ahead.compute_ff_tokens();
-            let is_choice = next.is_empty();
-            if is_choice {
-                let rest = guess.strip_prefix(fitted.as_slice());
-                next.extend(rest.and_then(<[u32]>::first));
-            }
-            let n_consumed = ahead.try_consume_tokens(&next).unwrap_or(0);
-            if n_consumed == 0 || n_consumed < next.len() {
+            let forced = ahead.compute_ff_tokens();
+            let rest = guess.strip_prefix(&fitted[..]).unwrap_or_default();
+            let next = match forced.is_empty() {
+                true => rest.get(..1).unwrap_or_default(),
+                false => &forced,
+            };
+            if !consumes(&mut ahead, next) {
                 break;
             }
-            are_choices.resize(fitted.len() + next.len(), is_choice);
-            fitted.extend(next);
+            fitted.extend_from_slice(next);
+            are_choices.resize(fitted.len(), forced.is_empty());
         }
         fitted.truncate(max);
         are_choices.truncate(max);
@@ -255,6 +254,12 @@ impl Guide {
     pub fn eog(&self) -> &[u32] {
         self.grammars.tokenizer.eog()
     }
+}
+
+/// Whether all of these tokens may follow, and there are some; appends them then.
+fn consumes(matcher: &mut Matcher, tokens: &[u32]) -> bool {
+    let n_consumed = matcher.try_consume_tokens(tokens);
+    !tokens.is_empty() && n_consumed.is_ok_and(|n| n == tokens.len())
 }
 
 /// Masks those of 32 logits whose bit in `word` is not set.

@@ -47,12 +47,7 @@ pub(super) fn write(
         return Ok(());
     };
     let prefix = family.in_layer("", Some(n_layers as usize));
-    let usual = |name: &str| of_qwen(name, &prefix).unwrap_or_else(|| without_prefixes(name));
-    let names: BTreeSet<String> = raw.names().map(usual).collect();
-    if !JOIN
-        .iter()
-        .all(|part| names.contains(&format!("{prefix}{part}")))
-    {
+    if !has_layer(raw, &prefix) {
         return Ok(());
     }
     let plain = keys.writer.clone();
@@ -66,6 +61,14 @@ pub(super) fn write(
         return Ok(());
     }
     raw.rename(|name| of_qwen(name, &prefix).unwrap_or_else(|| name.to_owned()))
+}
+
+/// Whether a checkpoint has what joins a layer with this prefix to the model.
+fn has_layer(raw: &RawTensors, prefix: &str) -> bool {
+    let usual = |name: &str| of_qwen(name, prefix).unwrap_or_else(|| without_prefixes(name));
+    let names: BTreeSet<String> = raw.names().map(usual).collect();
+    let mut parts = JOIN.iter().map(|part| format!("{prefix}{part}"));
+    parts.all(|name| names.contains(&name))
 }
 
 /// The name of a tensor of Qwen's layer in a layer with this prefix; `None` of another tensor.
@@ -134,14 +137,14 @@ pub(super) fn trim(
     };
     let n_layers = c.count(&["num_hidden_layers"])?;
     let layers = n_layers.saturating_add(n_kept as u64)..n_layers.saturating_add(n_nextn);
-    let is_dropped = |name: &str| {
-        let layer = name.strip_prefix("model.layers.");
-        let layer = layer.and_then(|rest| rest.split('.').next()?.parse().ok());
-        layer.is_some_and(|l: u64| layers.contains(&l))
-    };
-    let n = raw.retain(|name| !is_dropped(name));
+    let n = raw.retain(|name| !layer_of(name).is_some_and(|l| layers.contains(&l)));
     if n > 0 {
         notes.push(format!("{n} tensors of {NEXTN} are left out (layers)"));
     }
     Ok(())
+}
+
+fn layer_of(name: &str) -> Option<u64> {
+    let rest = name.strip_prefix("model.layers.")?;
+    rest.split('.').next()?.parse().ok()
 }

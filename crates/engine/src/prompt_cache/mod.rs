@@ -377,10 +377,7 @@ impl Session {
     /// [`PrefixHit::notes`].
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<PrefixHit, Error> {
         let start = Instant::now();
-        cache.recall_experts(self.engine())?;
-        let numerics = self.executor().info().numerics.clone();
-        let engine = self.engine().clone();
-        cache.recall_costs(&engine, &numerics, &mut self.costs)?;
+        self.recall(cache)?;
         let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
@@ -397,6 +394,14 @@ impl Session {
             time: start.elapsed(),
             notes,
         })
+    }
+
+    /// Recalls what earlier runs have learned about speed.
+    fn recall(&mut self, cache: &PromptCache) -> Result<(), Error> {
+        let engine = self.engine().clone();
+        let numerics = self.executor().info().numerics.clone();
+        cache.recall_costs(&engine, &numerics, &mut self.costs)?;
+        cache.recall_experts(&engine)
     }
 
     /// Restores the cached prefix, if there is one that is long enough.

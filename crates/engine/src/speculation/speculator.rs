@@ -155,10 +155,8 @@ impl Speculator {
             self.draft.tokens.truncate(n);
             self.are_choices.truncate(n);
         }
-        self.evaluated = Evaluated {
-            class: self.draft.class,
-            are_choices: self.are_choices.clone(),
-        };
+        self.evaluated.class = self.draft.class;
+        self.evaluated.are_choices.clone_from(&self.are_choices);
         &self.draft.tokens
     }
 
@@ -183,8 +181,8 @@ impl Speculator {
             draft.clear();
             self.turn_off(SpeculationOff::Failed);
         }
-        self.keep_known(&mut draft, n_max);
-        let Draft { tokens, class } = draft;
+        let Draft { mut tokens, class } = draft;
+        tokens.truncate(self.n_known(&tokens, n_max));
         if !tokens.is_empty() {
             // Those that a constraint forces are not told apart.
             let are_choices = vec![true; tokens.len()];
@@ -247,20 +245,18 @@ impl Speculator {
             self.draft.clear();
             self.turn_off(SpeculationOff::Failed);
         }
-        let mut draft = std::mem::take(&mut self.draft);
-        self.keep_known(&mut draft, n_max);
-        self.are_choices = fit(&mut draft.tokens, n_max);
-        self.draft = draft;
+        let n = self.n_known(&self.draft.tokens, n_max);
+        self.draft.tokens.truncate(n);
+        self.are_choices = fit(&mut self.draft.tokens, n_max);
         self.draft_seconds = start.elapsed().as_secs_f64();
-        let seconds = self.draft_seconds / self.draft.tokens.len().max(1) as f64;
+        let seconds = self.draft_seconds / self.are_choices.len().max(1) as f64;
         self.token_seconds += NEW * (seconds - self.token_seconds);
     }
 
-    /// Ends a draft before a token that the model does not have.
-    fn keep_known(&self, draft: &mut Draft, n_max: usize) {
+    /// Tokens of a draft, up to `n_max`, in front of one that the model does not have.
+    fn n_known(&self, draft: &[u32], n_max: usize) -> usize {
         let is_known = |id: &&u32| (**id as usize) < self.n_vocab;
-        let n = draft.tokens.iter().take(n_max).take_while(is_known).count();
-        draft.tokens.truncate(n);
+        draft.iter().take(n_max).take_while(is_known).count()
     }
 
     /// Whether the drafter is asked at this step.
