@@ -163,7 +163,7 @@ impl Guide {
             let rest = guess.strip_prefix(&fitted[..]).unwrap_or_default();
             let next = match forced.is_empty() {
                 true => rest.get(..1).unwrap_or_default(),
-                false => &forced,
+                false => forced.as_slice(),
             };
             if !consumes(&mut ahead, next) {
                 break;
