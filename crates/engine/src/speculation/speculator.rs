@@ -61,6 +61,8 @@ struct Shadow {
     are_choices: Vec<bool>,
     /// Its place in the text.
     at: usize,
+    /// Its first tokens, which are counted.
+    n_counted: usize,
 }
 
 /// Fits tokens of a draft to the constraint of their text, up to so many, and returns for each
@@ -315,13 +317,14 @@ impl Speculator {
                 draft: self.draft.clone(),
                 are_choices: self.are_choices.clone(),
                 at,
+                n_counted: 0,
             });
         }
     }
 
-    /// Compares the shadow with the text, and counts it once that has gone past it.
+    /// Compares the shadow with the text, and counts the tokens that the text has reached.
     fn compare_shadow(&mut self, tokens: &[u32]) {
-        let Some(shadow) = self.shadow.take() else {
+        let Some(mut shadow) = self.shadow.take() else {
             return;
         };
         // A text that was rolled back to before it says nothing.
@@ -331,10 +334,15 @@ impl Speculator {
         let drafted = &shadow.draft.tokens;
         let pairs = drafted.iter().zip(text);
         let n_right = pairs.take_while(|(a, b)| a == b).count();
-        if n_right == text.len() && n_right < drafted.len() {
+        let is_open = n_right == text.len() && n_right < drafted.len();
+        let end = if is_open { n_right } else { drafted.len() };
+        // A text that was rolled back into the shadow says nothing new.
+        let new = shadow.n_counted.min(end)..end;
+        let n_new_right = n_right.saturating_sub(new.start);
+        self.count(shadow.draft.class, &shadow.are_choices[new], n_new_right);
+        if is_open {
+            shadow.n_counted = n_right;
             self.shadow = Some(shadow);
-        } else {
-            self.count(shadow.draft.class, &shadow.are_choices, n_right);
         }
     }
 }
@@ -429,6 +437,25 @@ mod tests {
         let mut costly = speculator(|_| true);
         let spent = seconds(&mut costly, 500, 1.0);
         assert!(spent < 510.0, "{spent}");
+    }
+
+    /// Drafts of right tokens, surer the more of them the text has.
+    struct Surer;
+
+    impl Drafter for Surer {
+        fn draft(&mut self, tokens: &[u32], n: usize, draft: &mut Draft) -> Result<(), Error> {
+            draft.tokens.resize(n, 1);
+            draft.class = tokens.len() / 8;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_copy_is_drafted_after_a_few_tokens_however_sure_it_becomes() {
+        let mut speculator = speculator(|_| true);
+        speculator.drafter = Box::new(Surer);
+        let spent = seconds(&mut speculator, 60, 0.1);
+        assert!(spent < 22.0, "{spent}");
     }
 
     #[test]
