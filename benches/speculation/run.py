@@ -54,8 +54,11 @@ def chat_text(architecture: str, said: str) -> str:
     return f"<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n"
 
 
-def is_loop(text: str) -> bool:
-    words = re.findall(r"\w+|[^\w\s]", text)
+def is_loop(answer: Answer) -> bool:
+    """Whether a text repeats itself; calls of one tool do by their form."""
+    if answer.kind == "tools":
+        return False
+    words = re.findall(r"\w+|[^\w\s]", answer.text)
     counts: dict[tuple, int] = {}
     for at in range(len(words) - LOOP_WORDS + 1):
         gram = tuple(words[at : at + LOOP_WORDS])
@@ -147,7 +150,7 @@ def row(plain: list[Answer], fast: list[Answer]) -> list[str]:
     pairs = list(zip(plain, fast, strict=True))
     n_tokens, n_drafted = (sum(getattr(a, name) for a in fast) for name in ("n_tokens", "n_drafted"))
     n_accepted, n_steps = (sum(getattr(a, name) for a in fast) for name in ("n_accepted", "n_steps"))
-    straight = [pair for pair in pairs if not is_loop(pair[1].text)]
+    straight = [pair for pair in pairs if not is_loop(pair[1])]
     return [
         fast[0].model, fast[0].kind, fast[0].mode, str(len(fast)), f"{n_tokens / sum(a.seconds for a in plain):.1f}",
         f"{n_drafted}", f"{100 * n_accepted / n_drafted:.0f} %" if n_drafted else "–", f"{n_tokens / max(1, n_steps):.2f}",
