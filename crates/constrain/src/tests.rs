@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{Closing, Constraint, Grammars, Guide};
 
 mod endings;
+mod guesses;
 mod odd;
 
 /// Texts per constraint, over all vocabularies.

@@ -100,7 +100,7 @@ pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOpti
 pub use speculation::{
     DEFAULT_DRAFT, Draft, DraftHead, DraftModel, DraftSource, Drafter, EarlierAnswers, HeadFile,
     HiddenSink, MAX_DRAFT, N_CLASSES, Ngram, Speculation, SpeculationOff, SpeculationPolicy,
-    SpeculationStats, TappedRows,
+    SpeculationStats, StepRatios, TappedRows,
 };
 #[cfg(feature = "batch")]
 pub use text::{Media, Text};

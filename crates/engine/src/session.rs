@@ -350,7 +350,7 @@ impl Session {
             rows: LogitRows::default(),
             logits_memory,
             n_draft: self.n_draft,
-            costs: StepCosts::new(),
+            costs: self.costs.of_fork(),
             sink: None,
         })
     }

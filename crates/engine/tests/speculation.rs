@@ -217,6 +217,47 @@ fn a_stop_string_a_constraint_and_the_end_of_the_context_may_lie_inside_a_draft(
     }
 }
 
+/// Drafts one right token, and then what no constraint allows.
+#[derive(Clone, Debug)]
+struct FirstRight(Arc<[u32]>);
+
+impl DraftSource for FirstRight {
+    fn drafter(&self, _: &Engine) -> Result<Box<dyn Drafter>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Drafter for FirstRight {
+    fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error> {
+        draft.tokens.extend(self.0.get(tokens.len()));
+        draft.tokens.resize(n_max, 0);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_draft_ends_where_the_constraint_does_and_has_the_tokens_that_it_forces() {
+    let engine = stories();
+    let constraint = "(yes, of course|no), (truly|really)[.] And (that is the end of it|so on)[.]";
+    let options = GenerateOptions {
+        constraint: Some(Constraint::Regex(constraint.to_owned())),
+        ..options(0.9)
+    };
+    let (plain, _) = outcome(&mut session(&engine), &options, usize::MAX);
+    let drafted = GenerateOptions {
+        speculation: Some(Speculation {
+            policy: SpeculationPolicy::Always,
+            ..Speculation::new(FirstRight(plain.tokens.as_slice().into()))
+        }),
+        ..options
+    };
+    let (drafted, stats) = outcome(&mut session(&engine), &drafted, usize::MAX);
+    assert_eq!(drafted, plain);
+    let stats = stats.unwrap();
+    assert_eq!(stats.n_accepted, stats.n_drafted, "{stats:?}");
+    assert!(stats.n_accepted > stats.n_steps, "{stats:?}");
+}
+
 /// Events and tokens of a text that fills the context.
 fn outcome_of_full(
     session: &mut Session,

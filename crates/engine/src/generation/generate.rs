@@ -294,12 +294,11 @@ impl Generate<'_> {
             self.stage = Stage::Finish;
             return self.generation.finish();
         }
-        let n_max = self.generation.max_draft();
         let StepInput { rollback, tokens } = self.generation.take_input();
         self.session.roll_back(rollback, tokens.is_empty())?;
         let note = self.saver.save_before_shift(self.session, tokens.len());
         self.queue.extend(note);
-        let n_draft = self.drafts.append(self.session, tokens, n_max)?;
+        let n_draft = self.drafts.append(self.session, &self.generation)?;
         let verdict = self.judge(n_draft)?;
         self.times.decode = self.start.elapsed();
         if self.times.n_first == 0 {

@@ -69,6 +69,16 @@ impl DraftRows {
         }
     }
 
+    /// Times of steps.
+    pub(super) fn costs(&self) -> &StepCosts {
+        &self.costs
+    }
+
+    /// The same, to be told those of earlier processes.
+    pub(super) fn costs_mut(&mut self) -> &mut StepCosts {
+        &mut self.costs
+    }
+
     /// Begins a batch of `n_batch` rows, `n_plain` of them for `n_texts` decoding jobs.
     pub(super) fn begin_batch(&mut self, n_batch: usize, n_plain: usize, n_texts: usize) {
         self.rows = Some(BatchRows {

@@ -314,10 +314,13 @@ impl Running {
 
     /// A draft of what follows the text.
     pub(super) fn propose(&mut self, room: DraftRoom, costs: &StepCosts) -> Vec<u32> {
-        let Some(speculator) = &mut self.speculator else {
+        let (Some(speculator), Task::Generate(generation)) = (&mut self.speculator, &self.task)
+        else {
             return Vec::new();
         };
-        speculator.propose(self.text.ids(), room, costs).to_vec()
+        let fit = |draft: &mut Vec<u32>, max: usize| generation.fit_draft(draft, max);
+        let text = self.text.ids();
+        speculator.propose(text, room, costs, &fit).to_vec()
     }
 
     /// Records how a step with a draft of `n_draft` tokens went. Returns the seconds that drafting

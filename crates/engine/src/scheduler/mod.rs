@@ -172,6 +172,11 @@ impl Batcher {
             .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
             .transpose()?;
         let max_draft = executor.seqs().max_draft();
+        let n_draft = planned_drafts(&options.session, &planned);
+        let mut drafts = DraftRows::new(n_draft, max_draft);
+        if let Some(tier) = &disk_tier {
+            tier.recall_costs(drafts.costs_mut())?;
+        }
         Ok(Self {
             executor,
             disk_tier,
@@ -182,7 +187,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
-            drafts: DraftRows::new(planned_drafts(&options.session, &planned), max_draft),
+            drafts,
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
@@ -475,10 +480,10 @@ impl Batcher {
             return;
         };
         let place = self.slots.at_mut(slot);
-        if place
-            .unsaved()
-            .is_some_and(|text| disk_tier.save(self.executor.as_ref(), place.seq, &text))
-        {
+        if place.unsaved().is_some_and(|text| {
+            let costs = self.drafts.costs();
+            disk_tier.save(self.executor.as_ref(), place.seq, &text, costs)
+        }) {
             place.saved();
         }
     }

@@ -2,6 +2,7 @@
 //! everything itself.
 #![cfg(feature = "cache")]
 
+mod costs;
 mod experts;
 mod files;
 mod restore;
