@@ -25,7 +25,7 @@ use atta_cluster::{
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
-    plan::{Objective, RingPlan},
+    plan::{ModelSizes, Objective, RingPlan},
     tensor::{GroupChanges, RemoteGroup},
     wire::{Dtype, message::LaneName},
 };
@@ -390,6 +390,10 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
+        let sizes = ModelSizes {
+            output_bytes: options.session.output_bytes(&spec),
+            ..sizes
+        };
         let is_exact = is_exact_everywhere(&files);
         let model = SizedModel {
             spec,

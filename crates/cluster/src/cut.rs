@@ -157,9 +157,15 @@ const N_FRAMES: u64 = 6;
 
 /// Memory of the frames that one machine of a ring holds, bytes.
 pub(crate) fn frame_bytes(limits: &Limits) -> u64 {
-    let row = RUN_BYTES as u64 + 4 * u64::from(limits.d_row);
+    frame_bytes_of(limits.d_row.into(), limits.n_batch.into())
+}
+
+/// The same, where rows have `d_row` numbers and batches `n_batch` rows.
+pub(crate) fn frame_bytes_of(d_row: u64, n_batch: u64) -> u64 {
+    let row = d_row.saturating_mul(4).saturating_add(RUN_BYTES as u64);
     let heads = (HEADER_BYTES + MAX_OPS * OP_BYTES) as u64;
-    N_FRAMES * (heads + u64::from(limits.n_batch) * row)
+    let frame = n_batch.saturating_mul(row).saturating_add(heads);
+    frame.saturating_mul(N_FRAMES)
 }
 
 /// Memory for states of some layers that are copied to or from a machine, bytes.

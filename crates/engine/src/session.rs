@@ -65,6 +65,12 @@ impl SessionOptions {
     pub fn executor_size(&self, spec: &ModelSpec) -> ExecutorSize {
         resolve(spec, self).size()
     }
+
+    /// Memory for logits and sampling that such a session takes beside its executor, bytes.
+    pub fn output_bytes(&self, spec: &ModelSpec) -> u64 {
+        let Resolved { n_ctx, n_seqs, .. } = resolve(spec, self);
+        output_bytes(spec, n_ctx).saturating_mul(n_seqs as u64)
+    }
 }
 
 /// Behaviour when a token does not fit the context.

@@ -17,7 +17,7 @@ use std::{
 use atta::{Budget, KvType, LoadOptions};
 use atta_cluster::{
     PartLinks, StatesFolder,
-    control::{Control, Switchboard},
+    control::{Control, ControlError, Switchboard},
     key::JoinToken,
     measure::{celsius, measure_link_to, memory_for_models},
     node::{LibraryModels, MeasureLink, NodeOptions, NodeService, NodeTiming, part_server},
@@ -168,7 +168,10 @@ fn work(
     let announced = control
         .answer(service.answerer())
         .and_then(|()| control.announce());
-    announced.map_err(|error| Failure::Failed(error.to_string()))?;
+    announced.map_err(|error| match error {
+        ControlError::Taken(_) => Failure::Failed(format!("{error}: choose another by --name")),
+        error => Failure::Failed(error.to_string()),
+    })?;
     greet(&membership, &service);
     if let Some(is_drawn) = token {
         show_token(&membership, is_drawn);
