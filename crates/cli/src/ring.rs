@@ -16,8 +16,8 @@ use std::{
 use atta::{Backend, Explain, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
     AuditOptions, Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks,
-    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel,
-    StageProgress, Survey, Who,
+    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner,
+    SharedStates, SizedModel, StageProgress, StatesFolder, Survey, Who,
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
@@ -44,6 +44,8 @@ use crate::{
 
 /// Disk for KV rows where no other size is given.
 const JOURNAL_BYTES: u64 = 4 << 30;
+/// The part of it that states of texts may take besides.
+const STATES_PART: u64 = 8;
 
 /// Time between two lines about the same node.
 const QUIET: Duration = Duration::from_secs(2);
@@ -177,9 +179,14 @@ pub(crate) fn plan(
     let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
+    let disk_bytes = flags.journal_bytes.unwrap_or(JOURNAL_BYTES);
+    let states = StatesFolder {
+        directory: asker.membership.places.states(),
+        budget_bytes: disk_bytes / STATES_PART,
+    };
     let journal = JournalOptions {
         dir: asker.membership.places.journal(),
-        budget_bytes: flags.journal_bytes.unwrap_or(JOURNAL_BYTES),
+        budget_bytes: disk_bytes,
         segment_len: JournalOptions::SEGMENT_LEN,
         is_continuous: flags.journal == Some(RingJournal::On),
     };
@@ -201,7 +208,7 @@ pub(crate) fn plan(
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
-    let model = hashed(&asker.membership.doors, hashes, &path)?;
+    let model = hashed(&asker.membership.doors, hashes, &path, Some(&states))?;
     let pool = asker.coordinator.pool.clone();
     let inputs = BackendInputs {
         survey,
@@ -211,6 +218,7 @@ pub(crate) fn plan(
         path,
         audit,
         journal,
+        states,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -285,6 +293,8 @@ struct BackendInputs {
     audit: Option<AuditOptions>,
     /// Where KV rows are kept.
     journal: JournalOptions,
+    /// Where states of texts are kept, of layers that this machine runs.
+    states: StatesFolder,
 }
 
 /// Which machines shall be used, and for what.
@@ -492,6 +502,7 @@ impl Asker {
             path,
             audit,
             journal,
+            states,
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
@@ -520,6 +531,10 @@ impl Asker {
             );
         }
         ring.journal_in(journal);
+        ring.keep_states_in(SharedStates {
+            folder: states,
+            links: self.membership.doors.clone(),
+        });
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,
@@ -618,8 +633,13 @@ pub(crate) fn objective(aim: RingAim) -> Objective {
 }
 
 /// The model with its hashes, which are kept for the next time.
-/// Nodes that lack layers of it may fetch them from here.
-pub(crate) fn hashed(doors: &Doors, hashes: PathBuf, path: &Path) -> Result<HashedModel, Failure> {
+/// Nodes that lack layers of it may fetch them from here, and states of texts.
+pub(crate) fn hashed(
+    doors: &Doors,
+    hashes: PathBuf,
+    path: &Path,
+    states: Option<&StatesFolder>,
+) -> Result<HashedModel, Failure> {
     let library = Arc::new(Library::new(LibraryOptions {
         models: Vec::new(),
         parts: None,
@@ -639,7 +659,7 @@ pub(crate) fn hashed(doors: &Doors, hashes: PathBuf, path: &Path) -> Result<Hash
     let held = library
         .hashed(path, &mut on)
         .map_err(|error| Failure::at(path, error))?;
-    let served = doors.serve(part_server(library));
+    let served = doors.serve(part_server(library, states.cloned()));
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(HashedModel {

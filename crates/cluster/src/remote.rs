@@ -29,15 +29,16 @@ use atta_model::{
 use atta_store::{Budget, ModelFiles, Reservation};
 
 use crate::{
-    JournalOptions, OnTimes, Ring, RingRecord,
+    JournalOptions, OnTimes, Ring, RingRecord, SharedStates,
     control::{Control, NodeName},
     core::Timing,
     cut::{Coordination, Sizes, check_ring, frame_bytes, journal_bytes, limits, numerics_id},
     links::Links,
-    part::{PartError, PartIndex, index_of},
+    part::{PartError, PartIndex, index_of, model_id},
+    states::{StatePeers, StateStore},
     wire::{
         Dtype, Limits, StageTime,
-        message::{LaneName, Loading, NodeAddress, ReadyStage},
+        message::{Digest, LaneName, Loading, NodeAddress, ReadyStage},
     },
 };
 use audit::audit_bytes;
@@ -148,11 +149,33 @@ struct RingHubState {
     wanted: Option<PlannedRing>,
     /// Nodes that computed other rows than they should.
     barred: Vec<NodeName>,
+    states: Option<SharedStates>,
     journal: Option<JournalOptions>,
     times: RingTimes,
 }
 
 impl RingHub {
+    /// Where states of this machine are, and of the stages, if they are kept.
+    fn state_store(self: &Arc<Self>) -> Option<StateStore> {
+        let SharedStates { folder, links } = self.state().states.clone()?;
+        let model = model_id(&self.options.model.index);
+        let shared = Arc::clone(self);
+        let nodes = move || {
+            let stages = shared.state().planned.plan.stages.clone();
+            stages.into_iter().map(|stage| stage.node).collect()
+        };
+        let peers = StatePeers {
+            links,
+            model: Digest(model),
+            nodes: Arc::new(nodes),
+        };
+        Some(StateStore {
+            folder,
+            model,
+            peers: Some(peers),
+        })
+    }
+
     /// Memory of the links of the first plan, and of a journal if there is one, by their names.
     fn beside_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<(&'static str, u64)> {
         let options = &self.options;
@@ -246,6 +269,7 @@ impl RemoteRing {
                 planned,
                 wanted: None,
                 barred: Vec::new(),
+                states: None,
                 journal: None,
                 times: RingTimes::default(),
             }),
@@ -256,6 +280,12 @@ impl RemoteRing {
     /// other machines.
     pub fn journal_in(&self, options: JournalOptions) {
         self.0.state().journal = Some(options);
+    }
+
+    /// Keeps states of texts, of layers of the coordinator, where rings that are opened from now on
+    /// are asked for them.
+    pub fn keep_states_in(&self, states: SharedStates) {
+        self.0.state().states = Some(states);
     }
 
     /// Who runs what.
@@ -357,6 +387,7 @@ impl Backend for RemoteRing {
             limits: ring.limits,
             timing: planned.timing,
             numerics: &numerics_id(options.kernels.isa(), options.wire),
+            left_out: &self.0.state().barred.clone(),
         };
         let room = FormerRoom {
             model: Arc::clone(&model),
@@ -379,6 +410,9 @@ impl Backend for RemoteRing {
         })?;
         let mut ring = Ring::new(parts, lane)?;
         ring.name_stages(planned.plan.names());
+        if let Some(store) = self.0.state_store() {
+            ring.keep_states(store);
+        }
         if let Some(options) = former.audit_options() {
             ring.audit(options, audit);
         }

@@ -16,7 +16,7 @@ use std::{
 
 use atta::{Budget, KvType, LoadOptions};
 use atta_cluster::{
-    PartLinks, StatesFolder,
+    PartLinks, SharedStates, StatesFolder,
     control::{Control, ControlError, Switchboard},
     key::JoinToken,
     measure::{celsius, measure_link_to, memory_for_models},
@@ -230,7 +230,8 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
         })
     });
     let library = Arc::new(library(args, &membership.places));
-    let server = part_server(Arc::clone(&library));
+    let states = states(args, &membership.places);
+    let server = part_server(Arc::clone(&library), states.clone());
     let served = membership.doors.serve(server);
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let options = NodeOptions {
@@ -240,7 +241,10 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
         pool,
         budget: Budget::limited(bytes),
         models: Arc::new(LibraryModels::new(library, membership.doors.clone())),
-        states: states(args, &membership.places),
+        states: states.map(|folder| SharedStates {
+            folder,
+            links: membership.doors.clone(),
+        }),
         measure: Some(rates.numbers()),
         celsius,
         measure_link: Some(measure),
