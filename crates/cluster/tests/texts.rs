@@ -262,6 +262,71 @@ fn written(
     (tokens, logits, summary.speculation)
 }
 
+/// A text of 40 tokens by a batcher, and what became of its drafts.
+fn served(engine: &Engine, options: &GenerateOptions) -> (Vec<u32>, Option<SpeculationStats>) {
+    let batcher = BatcherOptions {
+        session: SessionOptions {
+            n_ctx: Some(N_CTX),
+            n_batch: Some(8),
+            n_forks: 2,
+            ..SessionOptions::default()
+        },
+        n_jobs: 2,
+        max_gap: Duration::from_millis(5),
+        cache: None,
+    };
+    let mut batcher = Batcher::new(engine, &batcher).unwrap();
+    let mut tokens = in_chunks(engine).1[..20].to_vec();
+    let job = Job::new(engine, tokens.clone(), options).unwrap();
+    batcher.submit(job).unwrap();
+    let mut speculation = None;
+    while !batcher.is_idle() {
+        let on_update = &mut |_, update: Update| {
+            match update {
+                Update::Event(Event::Token { id, .. }) => tokens.push(id),
+                Update::Done(done) => speculation = done.speculation,
+                Update::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    (tokens, speculation)
+}
+
+#[test]
+fn the_only_text_of_a_batcher_has_windows_ahead_and_stays_the_same() {
+    let cpu = engine(None);
+    let ring = engine(Some(ring(3)));
+    let mut options = GenerateOptions {
+        n_predict: 40,
+        ..GenerateOptions::default()
+    };
+    let text = served(&cpu, &options).0;
+    for wrong in [usize::MAX, 1, 5, 11] {
+        let oracle = Oracle {
+            text: text.as_slice().into(),
+            wrong,
+            n_ahead: Arc::default(),
+        };
+        let n_ahead = Arc::clone(&oracle.n_ahead);
+        options.speculation = Some(Speculation {
+            n_max: 3,
+            policy: SpeculationPolicy::Always,
+            ..Speculation::new(oracle)
+        });
+        let (found, stats) = served(&ring, &options);
+        assert_eq!(found, text, "{wrong}");
+        assert!(n_ahead.load(Ordering::Relaxed) > 0);
+        let stats = stats.unwrap();
+        assert!(
+            wrong < 40 || stats.n_accepted == stats.n_drafted,
+            "{stats:?}"
+        );
+    }
+}
+
 #[test]
 fn windows_ahead_write_the_text_of_one_machine_in_fewer_laps() {
     let cpu = engine(None);

@@ -16,6 +16,8 @@ pub(super) struct RowSpan {
     pub(super) rows: Range<usize>,
     /// The tokens of the last rows, which are a draft and not part of the job's text.
     pub(super) draft: Vec<u32>,
+    /// Whether they follow a draft that is not judged yet.
+    pub(super) is_ahead: bool,
     /// Whether the job wants the hidden states of its rows.
     pub(super) is_tapped: bool,
 }
@@ -130,6 +132,7 @@ impl Batcher {
                 slot,
                 rows,
                 draft: Vec::new(),
+                is_ahead: false,
                 is_tapped,
             });
         }
