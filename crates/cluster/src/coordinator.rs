@@ -375,6 +375,7 @@ impl Coordinator {
             plan,
             timing,
             deadline,
+            n_chunk,
             expected,
         } = self.planned(survey, plan)?;
         let first = plan.stages.first().map(|stage| stage.node.address);
@@ -398,6 +399,7 @@ impl Coordinator {
             timing,
             wire: self.wire,
             deadline,
+            n_chunk,
             expected,
             on_stage,
         })
@@ -417,6 +419,7 @@ impl Coordinator {
             plan: RemotePlan::of(plan, address)?,
             timing: timing(plan.predicted.lap),
             deadline: load_deadline(bytes),
+            n_chunk: usize::try_from(plan.chunk).ok(),
             expected: Some(ExpectedSpeed {
                 decode_tok_s: plan.predicted.decode_tok_s,
                 users_tok_s: plan.predicted.users_tok_s,

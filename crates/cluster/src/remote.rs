@@ -114,6 +114,8 @@ pub struct RemoteRingOptions {
     pub wire: Dtype,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
+    /// Rows of a chunk of a prompt; `None`: as many as a batch has.
+    pub n_chunk: Option<usize>,
     /// How fast the plan should be, if that is known.
     pub expected: Option<ExpectedSpeed>,
     /// Hears how far they are.
@@ -258,6 +260,7 @@ impl RemoteRing {
             plan: options.plan.clone(),
             timing: options.timing,
             deadline: options.deadline,
+            n_chunk: options.n_chunk,
             expected: options.expected,
         };
         Self(Arc::new(RingHub {
@@ -410,6 +413,9 @@ impl Backend for RemoteRing {
         })?;
         let mut ring = Ring::new(parts, lane)?;
         ring.name_stages(planned.plan.names());
+        if let Some(n_rows) = planned.n_chunk {
+            ring.cut_prompts(n_rows);
+        }
         if let Some(store) = self.0.state_store() {
             ring.keep_states(store);
         }

@@ -12,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-use atta_cluster::{Cut, RingBackend};
+use atta_cluster::{Cut, Ring, RingBackend};
 use atta_engine::{
     Batcher, BatcherOptions, Draft, DraftSource, Drafter, Engine, Error, Event, GenerateOptions,
     Job, JobId, LoadOptions, Sampling, Session, SessionOptions, Speculation, SpeculationPolicy,
     SpeculationStats, Update,
 };
 use atta_kernels::{Kernels, Pool};
-use atta_model::Backend;
+use atta_model::{Backend, Executor, ExecutorSize};
+use atta_store::Budget;
 
 const N_CTX: usize = 192;
 
@@ -182,6 +183,26 @@ fn chunks_of_a_prompt_are_at_several_stages_at_the_same_time() {
     assert_eq!(alone[..4], [0, 8, 16, 24]);
     // Two chunks are behind the first stage when the third is submitted.
     assert_eq!(ring[..4], [0, 0, 0, 8]);
+}
+
+#[test]
+fn prompts_are_cut_into_the_chunks_of_a_plan() {
+    let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
+    let cut = Cut::Even(NonZeroUsize::new(2).unwrap());
+    let ring = RingBackend::new(Kernels::detect(), pool, NonZeroUsize::MIN, cut);
+    let model = engine(None).model().clone();
+    let size = ExecutorSize {
+        n_ctx: 64,
+        n_batch: 16,
+        ..ExecutorSize::default()
+    };
+    let (lane, parts) = ring.parts(&model, &size, &Budget::unlimited()).unwrap();
+    let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
+    assert_eq!(ring.n_chunk(), 16);
+    for (wanted, n_chunk) in [(5, 5), (0, 1), (100, 16)] {
+        ring.cut_prompts(wanted);
+        assert_eq!(ring.n_chunk(), n_chunk);
+    }
 }
 
 #[test]

@@ -442,9 +442,11 @@ impl Session {
     fn append_part(&mut self, ids: &[u32], checkpoint: Option<usize>) -> Result<usize, Error> {
         self.shift_if_full()?;
         // Shifts happen at the same positions for any batch size.
+        let n_chunk = self.executor().n_chunk();
         let n = ids
             .len()
             .min(self.n_batch)
+            .min(n_chunk)
             .min(self.n_ctx - self.n_cached());
         let is_last = n == ids.len();
         let want = |i| {

@@ -307,6 +307,7 @@ impl Cluster {
             timing: Timing::default(),
             wire: Dtype::F32,
             deadline: PATIENCE,
+            n_chunk: None,
             expected: None,
             on_stage: Arc::new(|_, _| {}),
         }

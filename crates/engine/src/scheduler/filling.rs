@@ -67,7 +67,7 @@ impl Batcher {
             left -= self.add_rows(slot, left);
             left -= self.add_draft(slot);
         }
-        left = n_batch - self.batch.rows.len();
+        left = (n_batch - self.batch.rows.len()).min(self.executor.n_chunk());
         if !self.spans.is_empty() {
             left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
         }

@@ -176,6 +176,7 @@ impl Master {
             },
             wire: Dtype::F32,
             deadline: LOAD.saturating_mul(gb.saturating_add(1)),
+            n_chunk: None,
             expected: None,
             on_stage: on_stage(),
         })
