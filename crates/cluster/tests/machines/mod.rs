@@ -11,8 +11,8 @@ use std::{
 };
 
 use atta_cluster::{
-    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, SharedStates, StageNode,
-    StatesFolder,
+    HashedModel, Links, PartLinks, RemotePlan, RemoteRing, RemoteRingOptions, SharedStates,
+    StageNode, StatesFolder,
     control::{Control, FixedControl},
     core::Timing,
     key::ClusterKey,

@@ -17,10 +17,10 @@ impl Batcher {
             return false;
         };
         let place = self.slots.at_mut(slot);
+        let start = place.n_submitted();
         let Some(job) = &mut place.job else {
             return false;
         };
-        let start = place.n_submitted();
         let n_max = job.max_draft().saturating_sub(n_ahead);
         let n_max = n_max.min(self.n_ctx - start).min(self.n_batch);
         let in_flight = self.flights.iter().flat_map(|flight| &flight.spans);
