@@ -16,8 +16,8 @@ use std::{
 use atta::{Backend, Explain, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
     AuditOptions, Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks,
-    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner,
-    SharedStates, SizedModel, StageProgress, StatesFolder, Survey, Who,
+    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SharedStates,
+    SizedModel, StageProgress, StatesFolder, Survey, Who,
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,

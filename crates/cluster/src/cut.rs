@@ -85,10 +85,7 @@ impl RingPlan {
             Dtype::F32 => None,
             Dtype::F16 | Dtype::Int8 => Some(self),
         };
-        let text = format!(
-            "{:?} {} {wire:?} {cut:?} {left_out:?}",
-            size.kv, size.n_ctx
-        );
+        let text = format!("{:?} {} {wire:?} {cut:?} {left_out:?}", size.kv, size.n_ctx);
         blake3::hash(text.as_bytes()).into()
     }
 

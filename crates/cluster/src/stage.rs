@@ -257,7 +257,10 @@ impl Stage {
         let layers = self.layers();
         let states = match layers.is_empty() {
             true => Some(Vec::new()),
-            false => self.states.as_ref().and_then(|states| states.load(key, layers)),
+            false => self
+                .states
+                .as_ref()
+                .and_then(|states| states.load(key, layers)),
         };
         let Some(states) = states else {
             return Ok(false);

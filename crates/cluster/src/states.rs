@@ -393,7 +393,11 @@ mod tests {
         assert_eq!(found, [&b"\x03second"[..], b"\x04second"]);
         assert_eq!(kept(&states, 1, 4..6), None, "it has no layer 5");
         assert_eq!(kept(&states, 2, 2..5), None);
-        assert_eq!(kept(&states, 2, 5..5), Some(vec![]), "no layers need nothing");
+        assert_eq!(
+            kept(&states, 2, 5..5),
+            Some(vec![]),
+            "no layers need nothing"
+        );
         assert_eq!(kept(&scratch.states(1000, "avx2"), 1, 2..5), None);
     }
 

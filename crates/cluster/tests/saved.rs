@@ -164,7 +164,11 @@ fn layers_that_have_moved_take_their_states_from_where_they_were() {
         (0, vec![(1, 0..2), (0, 2..n)]),
     ] {
         let written = write(&ring(n_local, &stages), &scratch.cache(), usize::MAX);
-        assert_eq!((written.n_found, &written.notes[..]), (n_prompt - 1, &[][..]), "{stages:?}");
+        assert_eq!(
+            (written.n_found, &written.notes[..]),
+            (n_prompt - 1, &[][..]),
+            "{stages:?}"
+        );
         assert_eq!(written.text, expected, "{stages:?}");
     }
     // A machine that is in no ring is not asked.

@@ -660,7 +660,11 @@ mod tests {
         let door = doors.lock().unwrap()[&at(1)].clone();
         doors.lock().unwrap().insert(at(3), door);
         assert_eq!(names(&other), ["pi"]);
-        assert_eq!(other.namesakes(&name("pi")), None, "one node, two addresses");
+        assert_eq!(
+            other.namesakes(&name("pi")),
+            None,
+            "one node, two addresses"
+        );
         let second = twin(2, &[2]);
         let other = node(&doors, "lap", None, &[1, 2]);
         assert_eq!(names(&other), ["pi"]);

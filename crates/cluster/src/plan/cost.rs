@@ -132,7 +132,10 @@ impl<'a> Costs<'a> {
         let row_bytes = request.wire.row_bytes(d_row).unwrap_or(0) as u64;
         let n_states = N_FLIGHTS.saturating_add(model.n_states);
         let n_states = n_states.saturating_mul(request.n_seqs);
-        let margin = request.n_batch.saturating_mul(N_FLIGHTS).saturating_add(BLOCK);
+        let margin = request
+            .n_batch
+            .saturating_mul(N_FLIGHTS)
+            .saturating_add(BLOCK);
         let mut sums = vec![Totals::default()];
         for layer in &model.layers {
             let held = |n: u64| layer.window.map_or(n, |w| n.min(w.saturating_add(margin)));

@@ -185,9 +185,15 @@ fn a_coordinator_counts_journal_and_links_in_a_ring_and_logits_always() {
             ..latency()
         };
         let plan = plan(model, &measures, &request).unwrap();
-        let beside = plan.loads.iter().map(|load| load.ram_bytes - load.resident_bytes);
+        let beside = plan
+            .loads
+            .iter()
+            .map(|load| load.ram_bytes - load.resident_bytes);
         let kv = plan.loads.iter().map(|load| load.kv_bytes);
-        beside.zip(kv).map(|(all, kv)| all - kv).collect::<Vec<u64>>()
+        beside
+            .zip(kv)
+            .map(|(all, kv)| all - kv)
+            .collect::<Vec<u64>>()
     };
     let alone = [&model_8b(), &with].map(|model| bytes(model, vec![])[0]);
     assert_eq!(alone[1] - alone[0], 5_000_000);

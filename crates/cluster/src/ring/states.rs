@@ -135,12 +135,7 @@ impl Receipt {
             checkpoints,
             ..
         } = self;
-        let counts = [
-            self.first,
-            tokens.len(),
-            missing.len(),
-            checkpoints.len(),
-        ];
+        let counts = [self.first, tokens.len(), missing.len(), checkpoints.len()];
         out.write_all(MAGIC)?;
         out.write_all(&self.id)?;
         out.write_all(&counts.map(|n| position(n).to_le_bytes()).concat())?;
@@ -283,12 +278,7 @@ impl Ring {
     }
 
     /// Loads positions of local layers and stages; whether all have them.
-    fn load_everywhere(
-        &mut self,
-        seq: SeqId,
-        receipt: &Receipt,
-        n: usize,
-    ) -> Result<bool, Error> {
+    fn load_everywhere(&mut self, seq: SeqId, receipt: &Receipt, n: usize) -> Result<bool, Error> {
         self.flush_saves();
         let at = receipt.positions(seq, n);
         if !self.local.load(&at, &receipt.key) {
@@ -391,12 +381,7 @@ fn key_of(id: &[u8; 32], positions: &Range<usize>, tokens: &[u32], marks: &[u32]
 }
 
 /// Marks what a state lacks in block tables, and its recurrent states.
-fn add_marks(
-    seqs: &mut SeqTable,
-    seq: SeqId,
-    receipt: &Receipt,
-    n: usize,
-) -> Result<(), Error> {
+fn add_marks(seqs: &mut SeqTable, seq: SeqId, receipt: &Receipt, n: usize) -> Result<(), Error> {
     for (group, missing) in receipt.missing.iter().enumerate() {
         if *missing > 0 {
             let from = receipt.first + n.min(*missing as usize);

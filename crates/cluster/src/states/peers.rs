@@ -83,7 +83,9 @@ impl Asking {
                 return;
             }
             let parts = names.chunks(MAX_STATES);
-            let came = parts.flat_map(|names| self.ask(&node, names)).collect::<Vec<_>>();
+            let came = parts
+                .flat_map(|names| self.ask(&node, names))
+                .collect::<Vec<_>>();
             names.retain(|name| !came.contains(name));
         }
     }
@@ -96,12 +98,17 @@ impl Asking {
         };
         let mut arrivals = Arrivals::new(&self.folder, names);
         // What has come before a connection ends is as good as all.
-        let _ = self.peers.links.pull(node, &request, &mut |frame| {
-            match self.is_over.load(Ordering::Acquire) {
-                true => ControlFlow::Break(()),
-                false => arrivals.take(&frame),
-            }
-        });
+        let _ = self
+            .peers
+            .links
+            .pull(
+                node,
+                &request,
+                &mut |frame| match self.is_over.load(Ordering::Acquire) {
+                    true => ControlFlow::Break(()),
+                    false => arrivals.take(&frame),
+                },
+            );
         arrivals.end()
     }
 }
@@ -176,7 +183,11 @@ impl<'a> Arrivals<'a> {
     /// The connection has ended; the states that are whole.
     fn end(mut self) -> Vec<Digest> {
         self.finish();
-        let paths: Vec<PathBuf> = self.whole.iter().map(|name| self.folder.path(name)).collect();
+        let paths: Vec<PathBuf> = self
+            .whole
+            .iter()
+            .map(|name| self.folder.path(name))
+            .collect();
         if !paths.is_empty() {
             // A folder that is too large is made smaller with the next state.
             let _ = self.folder.evict(&paths);

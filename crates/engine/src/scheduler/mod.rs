@@ -16,9 +16,9 @@ mod filling;
 mod job;
 mod prefill_budget;
 mod slots;
-mod windows;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::{
     collections::VecDeque,
@@ -374,8 +374,8 @@ impl Batcher {
         let mut drafts = MayDraft::Yes;
         while self.flights.len() < self.executor.depth() {
             self.fill(drafts);
-            let is_full = self.batch.rows.is_empty()
-                && (drafts == MayDraft::No || !self.fill_window());
+            let is_full =
+                self.batch.rows.is_empty() && (drafts == MayDraft::No || !self.fill_window());
             if is_full {
                 break;
             }

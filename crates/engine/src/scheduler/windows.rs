@@ -89,7 +89,9 @@ impl Batcher {
     /// Removes windows of a slot that the executor has taken back.
     pub(super) fn drop_windows(&mut self, slot: usize) {
         let is_window = |span: &RowSpan| span.slot == slot && span.is_ahead;
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.spans.iter().any(is_window))
+        while let Some(flight) = self
+            .flights
+            .pop_front_if(|flight| flight.spans.iter().any(is_window))
         {
             self.slots.at_mut(slot).collected();
             let nothing = &mut Output::default();
