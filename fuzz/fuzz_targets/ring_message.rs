@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a question, a wish or an answer between nodes, as they are and as the body of a
-//! message of this version. A message that is read is written back, and read again as the same.
+//! Arbitrary bytes as a question, a wish or an answer between nodes, as they are and as the body of
+//! a message of this version. A message that is read is written back, and read again as the same.
 #![no_main]
 
 use atta_cluster::wire::message::{Answer, PartRequest, Question};

@@ -37,7 +37,7 @@ use crate::{
         RingFlags, flag,
         ring::{RingAim, RingJournal, RingLane, RingSplit, RingWire},
     },
-    cluster::{Membership, Role, events, is_here, model_directories},
+    cluster::{Membership, Places, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
@@ -179,17 +179,7 @@ pub(crate) fn plan(
     let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
-    let disk_bytes = flags.journal_bytes.unwrap_or(JOURNAL_BYTES);
-    let states = StatesFolder {
-        directory: asker.membership.places.states(),
-        budget_bytes: disk_bytes / STATES_PART,
-    };
-    let journal = JournalOptions {
-        dir: asker.membership.places.journal(),
-        budget_bytes: disk_bytes,
-        segment_len: JournalOptions::SEGMENT_LEN,
-        is_continuous: flags.journal == Some(RingJournal::On),
-    };
+    let disk = RingDisk::new(&asker.membership.places, flags);
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
     asker.membership.remember();
     let planned = match planned {
@@ -208,7 +198,7 @@ pub(crate) fn plan(
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
-    let model = hashed(&asker.membership.doors, hashes, &path, Some(&states))?;
+    let model = hashed(&asker.membership.doors, hashes, &path, Some(&disk.states))?;
     let pool = asker.coordinator.pool.clone();
     let inputs = BackendInputs {
         survey,
@@ -217,8 +207,7 @@ pub(crate) fn plan(
         model,
         path,
         audit,
-        journal,
-        states,
+        disk,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -291,10 +280,33 @@ struct BackendInputs {
     /// The file of the model.
     path: PathBuf,
     audit: Option<AuditOptions>,
-    /// Where KV rows are kept.
+    disk: RingDisk,
+}
+
+/// What a coordinator keeps on its disk.
+struct RingDisk {
+    /// KV rows.
     journal: JournalOptions,
-    /// Where states of texts are kept, of layers that this machine runs.
+    /// States of texts, of layers that this machine runs.
     states: StatesFolder,
+}
+
+impl RingDisk {
+    fn new(places: &Places, flags: &RingFlags) -> Self {
+        let budget_bytes = flags.journal_bytes.unwrap_or(JOURNAL_BYTES);
+        Self {
+            journal: JournalOptions {
+                dir: places.journal(),
+                budget_bytes,
+                segment_len: JournalOptions::SEGMENT_LEN,
+                is_continuous: flags.journal == Some(RingJournal::On),
+            },
+            states: StatesFolder {
+                directory: places.states(),
+                budget_bytes: budget_bytes / STATES_PART,
+            },
+        }
+    }
 }
 
 /// Which machines shall be used, and for what.
@@ -450,7 +462,7 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
-                if inputs.journal.is_continuous {
+                if inputs.disk.journal.is_continuous {
                     return Err(Failure::Usage(
                         "--journal on keeps rows of layers: not with --split rows".to_owned(),
                     ));
@@ -501,8 +513,7 @@ impl Asker {
             model,
             path,
             audit,
-            journal,
-            states,
+            disk: RingDisk { journal, states },
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;

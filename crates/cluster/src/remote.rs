@@ -178,6 +178,18 @@ impl RingHub {
         })
     }
 
+    /// Keeps KV rows of a ring in a journal, if there is to be one.
+    fn keep_journal(&self, ring: &mut Ring, plan: &RemotePlan) {
+        let journal = self.state().journal.clone();
+        if let Some(options) = journal
+            && !ring.journal_in(&options, plan.layers())
+            && options.is_continuous
+        {
+            let why = "no journal: recurrent layers have no states of single positions";
+            self.record.note(why);
+        }
+    }
+
     /// Memory of the links of the first plan, and of a journal if there is one, by their names.
     fn beside_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<(&'static str, u64)> {
         let options = &self.options;
@@ -423,14 +435,7 @@ impl Backend for RemoteRing {
             ring.audit(options, audit);
         }
         ring.form_by(Box::new(former));
-        let journal = self.0.state().journal.clone();
-        if let Some(options) = journal
-            && !ring.journal_in(&options, planned.plan.layers())
-            && options.is_continuous
-        {
-            let why = "no journal: recurrent layers have no states of single positions";
-            self.0.record.note(why);
-        }
+        self.0.keep_journal(&mut ring, &planned.plan);
         ring.on_times(self.hears_times());
         self.0.record.open(planned.plan.names());
         Ok(Box::new(Recorded::new(ring, self.record())))

@@ -1,5 +1,5 @@
 //! States of sequences that the machines of a ring keep on their disks, so that a coordinator that
-//! comes back finds its prompts, whoever has which layers then.
+//! comes back finds its prompts, also where its machines have other layers then.
 //!
 //! ```text
 //! file   magic | state of a layer, by its executor | u64 LE bytes of the state | BLAKE3 of it

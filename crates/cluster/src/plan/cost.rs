@@ -320,8 +320,8 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Positions of all sequences, of which each holds `n` at most. In a shared pool each may have a
-/// last block that is not full.
+/// Positions of all sequences, each with `n` at most. In a shared pool each may have a last block
+/// that is not full.
 fn pool(request: &PlanRequest, n: u64) -> u64 {
     let all = n.saturating_mul(request.n_seqs);
     let blocks = request.n_seqs.saturating_mul(BLOCK);

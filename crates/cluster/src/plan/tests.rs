@@ -94,7 +94,10 @@ fn request(objective: Objective) -> PlanRequest {
 }
 
 fn latency() -> PlanRequest {
-    request(Objective::Latency)
+    PlanRequest {
+        n_batch: 64,
+        ..request(Objective::Latency)
+    }
 }
 
 fn refused(model: &ModelSizes, measures: &Measures, request: &PlanRequest) -> Refusal {

@@ -97,7 +97,7 @@ impl Asking {
             wish: PartWish::States(names.to_vec()),
         };
         let mut arrivals = Arrivals::new(&self.folder, names);
-        // What has come before a connection ends is as good as all.
+        // States that came before a connection was lost are as good as all.
         let _ = self
             .peers
             .links

@@ -5,7 +5,7 @@ use crate::cut::frame_bytes_of;
 
 #[test]
 fn refuses_batches_too_large_and_names_some_that_fit() {
-    let measures = all_linked(vec![node("a", 5.5, 10.0, 0.0)], wired());
+    let measures = all_linked(vec![node("a", 6.2, 10.0, 0.0)], wired());
     let request = |n_batch: u64| PlanRequest {
         n_batch,
         ..latency()
@@ -55,8 +55,8 @@ fn a_coordinator_counts_journal_and_links_in_a_ring_and_logits_always() {
     assert_eq!(alone[1] - alone[0], 5_000_000);
     let ring = [&model_8b(), &with].map(|model| bytes(model, vec![1]));
     assert_eq!(ring[1][0] - ring[0][0], 85_000_000);
-    let scratch = 48 * 4096 * 256;
-    let frames = frame_bytes_of(4096, 256);
+    let scratch = 48 * 4096 * 64;
+    let frames = frame_bytes_of(4096, 64);
     assert_eq!(ring[0][0] - alone[0], scratch + frames + 3_000_000);
     // Of the stage's layers up to 512 positions are copied.
     let n_layers = (ring[0][1] - (12 << 20) - scratch - frames - 2_000_000) / (512 * 4096);
