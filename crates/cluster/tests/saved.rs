@@ -11,10 +11,14 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use atta_cluster::RemoteRing;
-use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, PromptCache, SessionOptions};
+use atta_engine::{
+    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, LoadOptions, PromptCache,
+    SessionOptions, Update,
+};
 use machines::{Cluster, On, states_of, tls};
 use stories::{n_layers, path};
 
@@ -176,6 +180,54 @@ fn layers_that_have_moved_take_their_states_from_where_they_were() {
     let lost = write(&ring(2, &[(0, 2..n)]), &scratch.cache(), usize::MAX);
     assert!(lost.n_found < n_prompt / 2, "{lost:?}");
     assert_eq!(lost.text, expected);
+}
+
+/// The prompt's tokens that a server with this cache found, and the text.
+fn served(engine: &Engine, scratch: &Scratch) -> (usize, String) {
+    let options = BatcherOptions {
+        session: SessionOptions {
+            n_forks: 1,
+            ..session()
+        },
+        n_jobs: 1,
+        max_gap: Duration::from_millis(5),
+        cache: Some(Arc::new(scratch.cache())),
+    };
+    let mut batcher = Batcher::new(engine, &options).unwrap();
+    let job = Job::new(engine, prompt(engine), &stories::options(3)).unwrap();
+    batcher.submit(job).unwrap();
+    let mut text = String::new();
+    let mut n_cached = 0;
+    while !batcher.is_idle() {
+        let on_update = &mut |_, update: Update| {
+            match update {
+                Update::Event(Event::Text(piece)) => text.push_str(&piece),
+                Update::Done(done) => n_cached = done.n_cached,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    batcher.save_cached_prefixes();
+    assert_eq!(batcher.take_notes(), [""; 0]);
+    (n_cached, text)
+}
+
+#[test]
+fn a_server_that_comes_back_finds_its_prompts_on_other_layers_too() {
+    let here = engine(None);
+    let expected = served(&here, &Scratch::new("served-none")).1;
+    let n_prompt = prompt(&here).len();
+    let n = n_layers();
+    let cluster = Cluster::new(2, tls);
+    let scratch = Scratch::new("served");
+    let ring = |n_local, stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
+    let first = served(&ring(1, &halves()), &scratch);
+    assert_eq!(first, (0, expected.clone()));
+    let (n_cached, text) = served(&ring(2, &[(0, 2..3), (1, 3..n)]), &scratch);
+    assert!(n_cached > n_prompt - 32, "{n_cached} of {n_prompt}");
+    assert_eq!(text, expected);
 }
 
 fn remove_states(cluster: &Cluster, i: usize) {
