@@ -67,6 +67,12 @@ impl SessionOptions {
     pub fn executor_size(&self, spec: &ModelSpec) -> ExecutorSize {
         resolve(spec, self).size()
     }
+
+    /// Memory for logits and sampling that such a session takes beside its executor, bytes.
+    pub fn output_bytes(&self, spec: &ModelSpec) -> u64 {
+        let Resolved { n_ctx, n_seqs, .. } = resolve(spec, self);
+        output_bytes(spec, n_ctx).saturating_mul(n_seqs as u64)
+    }
 }
 
 /// Behaviour when a token does not fit the context.
@@ -452,9 +458,11 @@ impl Session {
     fn append_part(&mut self, ids: &[u32], checkpoint: Option<usize>) -> Result<usize, Error> {
         self.shift_if_full()?;
         // Shifts happen at the same positions for any batch size.
+        let n_chunk = self.executor().n_chunk();
         let n = ids
             .len()
             .min(self.n_batch)
+            .min(n_chunk)
             .min(self.n_ctx - self.n_cached());
         let is_last = n == ids.len();
         let want = |i| {

@@ -188,6 +188,12 @@ pub trait Executor: Send {
         1
     }
 
+    /// Rows of a prompt in one batch, at most: fewer than it may have where several batches are
+    /// computed at the same time.
+    fn n_chunk(&self) -> usize {
+        self.info().n_batch
+    }
+
     /// Appends every row of a batch to its sequence and starts computing.
     ///
     /// # Errors

@@ -74,6 +74,11 @@ impl Places {
         self.cache.join("journal")
     }
 
+    /// The directory of states of texts, of layers that this machine runs as a coordinator.
+    pub(crate) fn states(&self) -> PathBuf {
+        self.cache.join("states")
+    }
+
     /// The directory of parts of models, unless another one is given.
     pub(crate) fn parts(&self) -> PathBuf {
         self.cache.join("parts")

@@ -171,6 +171,27 @@ impl DraftRows {
         draft
     }
 
+    /// A draft behind `tokens`, which end with drafts of a job that are not judged yet; at most
+    /// `n_max` tokens.
+    pub(super) fn propose_ahead(
+        &mut self,
+        engine: &Engine,
+        job: &mut Running,
+        tokens: &[u32],
+        n_max: usize,
+    ) -> Vec<u32> {
+        let n_max = match self.n_paused {
+            0 => n_max.min(self.reserved(engine, n_max)).min(self.n_max),
+            _ => 0,
+        };
+        let draft = job.propose_ahead(tokens, n_max, &self.costs);
+        self.rows = Some(BatchRows {
+            n_plain: 0,
+            n_draft: draft.len(),
+        });
+        draft
+    }
+
     /// Reserves memory for the logits of `n_wanted` rows of drafts, and returns for how many there
     /// is some.
     fn reserved(&mut self, engine: &Engine, n_wanted: usize) -> usize {

@@ -308,8 +308,30 @@ impl Running {
     pub(super) fn n_max_draft(&self) -> Option<usize> {
         let speculator = self.speculator.as_ref()?;
         let is_on = speculator.stats().off.is_none();
-        let n_left = self.generation().map_or(0, Generation::max_draft);
-        is_on.then(|| speculator.n_max().min(n_left))
+        is_on.then(|| speculator.n_max().min(self.max_draft()))
+    }
+
+    /// Maximum tokens of drafts that can become part of the text.
+    pub(super) fn max_draft(&self) -> usize {
+        self.generation().map_or(0, Generation::max_draft)
+    }
+
+    /// A draft of what follows `tokens`, which end with drafts that are not judged yet.
+    pub(super) fn propose_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        costs: &StepCosts,
+    ) -> Vec<u32> {
+        let speculator = self.speculator.as_mut();
+        speculator.map_or_else(Vec::new, |speculator| {
+            speculator.propose_ahead(tokens, n_max, costs)
+        })
+    }
+
+    /// The oldest draft ahead is judged next.
+    pub(super) fn next_ahead(&mut self) {
+        self.speculator.iter_mut().for_each(|s| s.next_ahead());
     }
 
     /// A draft of what follows the text.

@@ -18,6 +18,7 @@ mod prefill_budget;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::{
     collections::VecDeque,
@@ -346,6 +347,9 @@ impl Batcher {
         let time = flight.time + start.elapsed();
         self.prefill_budget.note(time, flight.n_rows);
         self.counts.n_steps += 1;
+        if let Some(window) = flight.spans.first_mut().filter(|span| span.is_ahead) {
+            flight.decoding = self.begin_window(window);
+        }
         for span in flight.spans.drain(..) {
             self.advance(&span, on_update);
         }
@@ -376,7 +380,9 @@ impl Batcher {
         let mut drafts = MayDraft::Yes;
         while self.flights.len() < self.executor.depth() {
             self.fill(drafts);
-            if self.batch.rows.is_empty() {
+            let is_full =
+                self.batch.rows.is_empty() && (drafts == MayDraft::No || !self.fill_window());
+            if is_full {
                 break;
             }
             let start = Instant::now();
@@ -660,20 +666,22 @@ impl Batcher {
     }
 
     /// Removes evaluated tokens that are not part of the text of a job, after a draft of `n_draft`
-    /// tokens was judged.
+    /// tokens was judged, and windows that do not continue it.
     fn keep_verified(&mut self, slot: usize, n_draft: usize) {
         let place = self.slots.at_mut(slot);
         let n_rolled_back = place.job.as_ref().map_or(0, |job| job.n_rolled_back);
         let n_verified = place.n_done + n_draft - n_rolled_back;
-        if n_verified != place.n_submitted() {
-            let left = self
-                .executor
-                .truncate(place.seq, n_verified)
-                .expect("a slot has a sequence");
-            place.truncated(left);
-        } else {
-            place.n_done = n_verified;
+        if n_verified == place.n_submitted() || self.window_goes_on(slot, n_verified) {
+            self.slots.at_mut(slot).n_done = n_verified;
+            return;
         }
+        let seq = self.slots.at(slot).seq;
+        let left = self
+            .executor
+            .truncate(seq, n_verified)
+            .expect("a slot has a sequence, and windows in flight are taken back");
+        self.drop_windows(slot);
+        self.slots.at_mut(slot).truncated(left);
     }
 }
 
