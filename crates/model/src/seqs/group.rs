@@ -131,6 +131,11 @@ impl Group {
         is_whole_text && table.from <= self.first_needed(len)
     }
 
+    /// Whether the position behind `positions` sees none of them that is missing.
+    pub(super) fn holds(&self, table: &Table, positions: &Range<usize>) -> bool {
+        table.from <= positions.start.max(self.first_needed(positions.end))
+    }
+
     /// Whether [`extend`](Self::extend) has the blocks that it needs for `n` positions from `len`
     /// on.
     pub(super) fn has_room(&self, table: &Table, len: usize, n: usize) -> bool {

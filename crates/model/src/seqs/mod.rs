@@ -266,6 +266,19 @@ impl SeqTable {
         Ok(tables.all(|table| table.from() <= first))
     }
 
+    /// Whether a copy of these positions of a sequence can be continued behind another text: each
+    /// group has what the position behind them sees of them.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn may_move(&self, id: SeqId, positions: &Range<usize>) -> Result<bool, Error> {
+        let seq = self.seq(id)?;
+        let is_there = positions.start <= positions.end && positions.end <= seq.len;
+        let mut groups = self.groups.iter().zip(&seq.tables);
+        let has_windows = groups.all(|(group, table)| group.holds(table, positions));
+        Ok(is_there && has_windows && self.state_group.is_none())
+    }
+
     /// The sequence in a slot, if there is one.
     pub fn id_at(&self, index: u32) -> Option<SeqId> {
         let slot = self.slots.get(index as usize)?;
