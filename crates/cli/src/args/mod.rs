@@ -29,7 +29,7 @@ use clap::{Parser, error::ErrorKind};
 pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
-pub(crate) use model_arg::ModelArg;
+pub(crate) use model_arg::{ModelAndTexts, ModelArg, ModelFileArg};
 pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};

@@ -14,7 +14,7 @@ use atta::{
 use clap::Args;
 
 use crate::{
-    args::{ModelFlags, value},
+    args::{ModelFileArg, ModelFlags, value},
     failure::Failure,
     input::{self, TextLimit},
     inputs::InputFiles,
@@ -36,8 +36,8 @@ const DEFAULT_N_CTX: usize = 512;
   atta imatrix model-f16.gguf -f text.txt -o model.imatrix
   atta imatrix model-f16.gguf -f more.txt --add model.imatrix -o both.imatrix")]
 pub(crate) struct ImatrixArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFileArg,
     /// Text file; -: standard input
     #[arg(short = 'f', long = "file", value_name = "TEXT", required = true)]
     text: PathBuf,

@@ -42,7 +42,8 @@ impl Batcher {
             let n_moved: usize = runs.iter().map(|run| run.from.len()).sum();
             (n_moved, cached.used, cached.slot, runs)
         });
-        let (_, _, donor, runs) = plans.max_by_key(|(n_moved, used, ..)| (*n_moved, *used))?;
+        let best = plans.max_by_key(|(n_moved, used, ..)| (*n_moved, *used));
+        let (_, _, donor, runs) = best.filter(|(n_moved, ..)| *n_moved > 0)?;
         let runs = runs.into();
         self.slots
             .can_spare(donor, from)

@@ -43,6 +43,20 @@ impl Prepared {
         Self { jobs, ..self }
     }
 
+    /// Allows parts of cached prompts of so many tokens to be moved; `None`: all answers are exact.
+    pub(crate) fn with_cache_reuse(self, n_min: Option<usize>) -> Self {
+        let Some(n_min) = n_min else { return self };
+        let jobs = self.jobs.into_iter();
+        let jobs = jobs.map(|job| job.with_cache_reuse(n_min)).collect();
+        Self { jobs, ..self }
+    }
+
+    /// Whether vectors or scores are wanted instead of texts.
+    pub(crate) fn is_embedding(&self) -> bool {
+        let mut parsers = self.parsers.iter();
+        parsers.any(|parser| matches!(parser, AnswerParser::Embedding(_)))
+    }
+
     pub(crate) fn with_priority(self, priority: u8) -> Self {
         let jobs = self
             .jobs
