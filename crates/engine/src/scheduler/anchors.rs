@@ -32,10 +32,13 @@ impl Batcher {
         self.slots.at_mut(slot).set_anchor(anchor);
     }
 
-    /// Keeps the prefixes apart that jobs have evaluated, if slots are free.
+    /// Keeps the prefixes apart that jobs have evaluated, in place of the least recently used
+    /// cached ones.
     pub(super) fn keep_anchors(&mut self) {
         while let Some(slot) = self.slots.take_due_anchor() {
-            self.slots.keep_anchor(slot, self.executor.as_mut());
+            if self.slots.has_free_slot() || self.evict([None; 2]) {
+                self.slots.keep_anchor(slot, self.executor.as_mut());
+            }
         }
     }
 }

@@ -128,9 +128,9 @@ impl Slot {
         run.from.len()
     }
 
-    /// Sets the length of a prefix that is to be kept apart, if it is not evaluated yet.
+    /// Sets the length of a prefix that is to be kept apart, if the job has not passed it.
     pub(super) fn set_anchor(&mut self, anchor: Option<usize>) {
-        self.anchor = anchor.filter(|&n| n > self.n_done);
+        self.anchor = anchor.filter(|&n| n >= self.n_done);
     }
 
     /// Takes the length of the prefix to keep apart, if it is exactly the evaluated one.
