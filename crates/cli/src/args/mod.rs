@@ -406,4 +406,26 @@ mod tests {
         }
         assert!(message("atta run a.gguf -m b.gguf").contains("cannot be used with"));
     }
+
+    #[test]
+    fn a_model_that_a_command_needs_has_a_place_or_a_name() {
+        let parse = |line: &str| Cli::try_parse_from(format!("atta {line}").split(' '));
+        for line in [
+            #[cfg(feature = "embed")]
+            "embed MODEL text",
+            #[cfg(feature = "convert")]
+            "imatrix MODEL -f x -o y",
+            #[cfg(feature = "convert")]
+            "sensitivity MODEL -f x",
+            #[cfg(feature = "convert")]
+            "verify MODEL",
+        ] {
+            for model in ["m.gguf", "-m m.gguf", "--model m.gguf"] {
+                let line = line.replace("MODEL", model);
+                assert!(parse(&line).is_ok(), "{line}");
+            }
+        }
+        #[cfg(feature = "convert")]
+        assert!(message("atta verify").contains("required"));
+    }
 }

@@ -64,7 +64,7 @@ pub(super) fn run(args: ImatrixArgs) -> Result<(), Failure> {
     args.model_flags.refuse_lora("imatrix")?;
     let mut options = args.model_flags.session_options(KvType::F32);
     let other = args.add.as_ref().filter(|&add| *add != args.output);
-    InputFiles::of([Some(&args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
+    InputFiles::of([Some(&*args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
     if args.output.exists() && !args.force && args.add.as_ref() != Some(&args.output) {
         return Err(Failure::at(
             &args.output,

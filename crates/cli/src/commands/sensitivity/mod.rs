@@ -103,7 +103,7 @@ fn protect(args: &SensitivityArgs) -> Result<(), Failure> {
     let Some(output) = &args.output else {
         return Ok(());
     };
-    InputFiles::of([Some(&args.model), Some(&args.text)]).protect_own_from(output)?;
+    InputFiles::of([Some(&*args.model), Some(&args.text)]).protect_own_from(output)?;
     match output.exists() && !args.force {
         true => Err(Failure::at(
             output,
