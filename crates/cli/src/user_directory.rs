@@ -1,6 +1,11 @@
 //! Directories of this user in which atta keeps files of its own.
 
-use std::{env, ffi::OsString, fs, io, path::Path, path::PathBuf};
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 /// The directory of atta below one that a variable names, or below `fallback` in the user's home;
 /// `None` if the environment has neither.

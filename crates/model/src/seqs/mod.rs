@@ -536,6 +536,31 @@ impl SeqTable {
         Ok(())
     }
 
+    /// Whether positions of a sequence can be appended to another one at the same positions by
+    /// [`append_shared`](Self::append_shared): each keeps all of them.
+    pub fn may_share(&self) -> bool {
+        self.state_group.is_none() && self.groups.iter().all(Group::keeps_all)
+    }
+
+    /// Appends the positions of the sequence `from` up to `end` to the sequence `to`, whose length
+    /// is a multiple of [`BLOCK_LEN`], so that they share the blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn append_shared(&mut self, from: SeqId, end: usize, to: SeqId) -> Result<(), Error> {
+        let first = self.seq(to)?.len / BLOCK_LEN;
+        let end = end.min(self.seq(from)?.len);
+        let blocks = |table: &Table| table.blocks()[first..end.div_ceil(BLOCK_LEN)].to_vec();
+        let tables = self.seq(from)?.tables.iter().map(blocks);
+        let tables: Vec<Vec<u32>> = tables.collect();
+        let SeqParts { seq, groups, .. } = self.parts(to)?;
+        for ((group, table), blocks) in groups.iter_mut().zip(&mut seq.tables).zip(&tables) {
+            group.append_shared(table, blocks);
+        }
+        seq.len = end;
+        Ok(())
+    }
+
     /// Adds the recurrent state behind the first `pos` positions of a sequence, more than those of
     /// its last checkpoint. The caller writes it into the returned block; `None` without recurrent
     /// layers.

@@ -62,7 +62,7 @@ fn open_default(limit: Option<u64>) -> Option<PromptCache> {
         cache.map_err(|error| error.to_string())
     });
     opened
-        .map_err(|why| {
+        .inspect_err(|why| {
             let path = path.display();
             load::warn(&format!(
                 "prompts are not saved to disk: {path}: {why}; --no-cache says nothing of it"
