@@ -1,8 +1,8 @@
 //! Copies positions of a sequence to the end of another one, where they stand elsewhere.
 //!
 //! Values are copied as they are, keys are rotated to their new positions, as a context shift does.
-//! Both were computed behind another text, so the copy approximates the state of the new one. Blocks
-//! are not shared: positions of a block rarely move together.
+//! Both were computed behind another text, so the copy approximates the state of the new one.
+//! Positions that stay where they were, behind a line that has kept its length, share their blocks.
 
 use std::ops::Range;
 
@@ -46,12 +46,10 @@ impl Cache {
             return Err(Error::State("it does not have these positions"));
         }
         let start = self.seqs.len(to)?;
-        self.seqs.add_positions(to, positions.len())?;
-        self.copy_blocks();
-        self.copy_moved(from, &positions, to, start)?;
         if start == positions.start {
-            return Ok(());
+            return self.append_unmoved(from, positions, to);
         }
+        self.append_copies(from, &positions, to)?;
         for (l, layer) in self.layers.iter().enumerate() {
             let Some(Place::Kv(place)) = layer.kv.map(|i| &self.places[i]) else {
                 continue;
@@ -65,6 +63,39 @@ impl Cache {
             });
         }
         Ok(())
+    }
+
+    /// Appends positions that stay where they were: copies up to the end of a block, and shares the
+    /// blocks behind it, where no window forgets some.
+    fn append_unmoved(
+        &mut self,
+        from: SeqId,
+        positions: Range<usize>,
+        to: SeqId,
+    ) -> Result<(), Error> {
+        let Range { start, end } = positions;
+        if !self.seqs.may_share() {
+            return self.append_copies(from, &positions, to);
+        }
+        let border = start.next_multiple_of(BLOCK_LEN).min(end);
+        self.append_copies(from, &(start..border), to)?;
+        match border < end {
+            true => self.seqs.append_shared(from, end, to),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends the bytes of positions as they are.
+    fn append_copies(
+        &mut self,
+        from: SeqId,
+        positions: &Range<usize>,
+        to: SeqId,
+    ) -> Result<(), Error> {
+        let start = self.seqs.len(to)?;
+        self.seqs.add_positions(to, positions.len())?;
+        self.copy_blocks();
+        self.copy_moved(from, positions, to, start)
     }
 
     /// Copies the bytes of positions that were just added at `start`.

@@ -37,18 +37,36 @@ fn a_move_takes_nothing_from_the_sequence_that_has_the_positions() {
         let model = g.model();
         let n_vocab = model.spec().n_vocab;
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
-        let mut cpu = cpu_with(&model, 1, narrow(128, 8, 3));
-        let alone = cpu.new_seq().unwrap();
-        let expected = append(&mut cpu, alone, &ids, 8);
-        let from = cpu.new_seq().unwrap();
-        append(&mut cpu, from, &ids[..120], 8);
-        let to = cpu.new_seq().unwrap();
-        append(&mut cpu, to, &ids[..3], 8);
-        cpu.append_moved(from, 60..120, to).unwrap();
-        append(&mut cpu, to, &ids[..8], 8);
-        let got = append(&mut cpu, from, &ids[120..], 8);
-        assert!(bits(&got) == bits(&expected[120 * n_vocab..]), "{}", g.name);
+        for n in [3, 60, 64] {
+            let mut cpu = cpu_with(&model, 1, narrow(128, 8, 3));
+            let alone = cpu.new_seq().unwrap();
+            let expected = append(&mut cpu, alone, &ids, 8);
+            let from = cpu.new_seq().unwrap();
+            append(&mut cpu, from, &ids[..120], 8);
+            let to = cpu.new_seq().unwrap();
+            append(&mut cpu, to, &ids[..n], 8);
+            cpu.append_moved(from, n.max(60)..120, to).unwrap();
+            let ending = append(&mut cpu, to, &ids[120..], 8);
+            let got = append(&mut cpu, from, &ids[120..], 8);
+            let expected = bits(&expected[120 * n_vocab..]);
+            assert!(bits(&got) == expected, "{} {n}", g.name);
+            // What has stayed where it was is exact.
+            assert_eq!(bits(&ending) == expected, n >= 60, "{} {n}", g.name);
+        }
     }
+}
+
+#[test]
+fn positions_that_stay_share_their_blocks() {
+    let mut cpu = cpu_with(&golden("llama-plain").model(), 1, narrow(128, 8, 2));
+    let [from, to] = [(); 2].map(|()| cpu.new_seq().unwrap());
+    append(&mut cpu, from, &[1; 128], 8);
+    append(&mut cpu, to, &[1; 40], 8);
+    let (n_before, _) = cpu.seqs().n_positions();
+    cpu.append_moved(from, 40..120, to).unwrap();
+    assert_eq!(cpu.seqs().n_positions().0, n_before);
+    append(&mut cpu, to, &[1; 8], 8);
+    assert_eq!(cpu.seqs().n_positions().0, n_before + 32, "the last block is its own");
 }
 
 #[test]
