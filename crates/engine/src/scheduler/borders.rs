@@ -17,21 +17,21 @@ pub(super) struct Borders {
     pub(super) first: Option<usize>,
     /// Tokens up to the last turn, that of the user or of a tool.
     pub(super) last_turn: Option<usize>,
+    /// Tokens up to a place that the job names.
+    pub(super) named: Option<usize>,
 }
 
 impl Borders {
-    /// The borders of a prompt that ends with the header of an answer.
-    pub(super) fn of(ids: &[u32], tokenizer: &Tokenizer) -> Self {
+    /// Finds the borders of a prompt that ends with the header of an answer.
+    pub(super) fn find(&mut self, ids: &[u32], tokenizer: &Tokenizer) {
         let all = positions(ids, |id| tokenizer.kind(id) == TokenKind::Control);
-        Self {
-            first: all.first().copied(),
-            last_turn: all.len().checked_sub(2).map(|i| all[i]),
-        }
+        self.first = all.first().copied();
+        self.last_turn = all.len().checked_sub(2).map(|i| all[i]);
     }
 
     /// Whether one is behind `n` tokens.
     pub(super) fn has(&self, n: usize) -> bool {
-        [self.first, self.last_turn].contains(&Some(n))
+        [self.first, self.last_turn, self.named].contains(&Some(n))
     }
 }
 

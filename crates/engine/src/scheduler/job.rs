@@ -34,6 +34,8 @@ pub struct Job {
     priority: u8,
     /// The least length of a cached part that is moved; `None`: the state is exact.
     cache_reuse: Option<usize>,
+    /// A place where other prompts are likely to part from this one.
+    border: Option<usize>,
     task: Task,
     speculator: Option<Box<Speculator>>,
 }
@@ -73,6 +75,7 @@ impl Job {
             adapters: None,
             priority: 0,
             cache_reuse: None,
+            border: None,
             task: Task::Generate(Box::new(Generation::new(engine, options)?)),
             speculator: speculator.transpose()?.map(Box::new),
         })
@@ -86,6 +89,7 @@ impl Job {
             adapters: None,
             priority: 0,
             cache_reuse: None,
+            border: None,
             task: Task::Embed(Pooled::new(pooling)),
             speculator: None,
         }
@@ -133,6 +137,17 @@ impl Job {
     pub fn with_cache_reuse(self, n_min: usize) -> Self {
         Self {
             cache_reuse: Some(n_min),
+            ..self
+        }
+    }
+
+    /// Names a place where other prompts are likely to part from this one, such as the end of what
+    /// is in front of its tools: a model with recurrent layers keeps its state there. Those behind
+    /// the first part of a conversation and in front of its last turn are found without.
+    #[must_use]
+    pub fn with_border(self, n_tokens: usize) -> Self {
+        Self {
+            border: Some(n_tokens),
             ..self
         }
     }
@@ -209,7 +224,10 @@ impl Running {
             n_cached: 0,
             n_approximate: 0,
             cache_reuse: job.cache_reuse,
-            borders: Borders::default(),
+            borders: Borders {
+                named: job.border,
+                ..Borders::default()
+            },
             is_again: false,
             submitted: Instant::now(),
             began: None,
@@ -255,7 +273,7 @@ impl Running {
 
     /// Finds the borders of its prompt.
     pub(super) fn find_borders(&mut self, engine: &Engine) {
-        self.borders = Borders::of(self.text.ids(), engine.tokenizer());
+        self.borders.find(self.text.ids(), engine.tokenizer());
     }
 
     /// Tokens of the first part of its prompt, such as the system prompt.

@@ -186,6 +186,7 @@ impl Batcher {
             .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
             .transpose()?;
         let max_draft = executor.seqs().max_draft();
+        let has_states = executor.seqs().has_states();
         Ok(Self {
             executor,
             disk_tier,
@@ -205,7 +206,7 @@ impl Batcher {
             spare_spans: Vec::new(),
             n_hidden: n_hidden(engine.spec()),
             is_encoder: engine.spec().is_encoder(),
-            keeps_borders: engine.spec().is_recurrent() || has_windows(engine.spec()),
+            keeps_borders: has_states || has_windows(engine.spec()),
             has_windows: has_windows(engine.spec()),
             _logits_memory: logits_memory,
         })

@@ -11,8 +11,8 @@
 //! others: those at multiples of [`CHECKPOINT_LEN`], wherever batches end,
 //! and those that rows ask for ([`Row::is_checkpoint`](crate::Row::is_checkpoint)). Beyond the
 //! limit the checkpoint whose neighbours are closest to each other is dropped, so that the others
-//! are spread over the text; of those that rows asked for, the first (the end of a system prompt)
-//! and the last stay.
+//! are spread over the text: first those that no row asked for, and of the others neither the first
+//! (the end of a system prompt) nor the last.
 
 use super::{SeqSize, blocks::Blocks};
 
@@ -248,13 +248,14 @@ impl StateGroup {
         if others().count() <= self.n_checkpoints {
             return None;
         }
+        let gap = |i: &usize| list[i + 1].pos - i.checked_sub(1).map_or(0, |i| list[i].pos);
         let asked = || others().filter(|&i| list[i].is_asked);
         let newest = asked().next_back().filter(|_| self.n_checkpoints > 0);
         let oldest = asked().next().filter(|_| self.n_checkpoints > 2);
-        let gap = |i: usize| list[i + 1].pos - i.checked_sub(1).map_or(0, |i| list[i].pos);
-        others()
-            .filter(|&i| ![oldest, newest].contains(&Some(i)))
-            .min_by_key(|&i| gap(i))
+        let spared = [oldest, newest];
+        let multiples = others().filter(|&i| !list[i].is_asked);
+        let asked = asked().filter(|&i| !spared.contains(&Some(i)));
+        multiples.min_by_key(gap).or_else(|| asked.min_by_key(gap))
     }
 
     /// Drops the states behind `len` positions.
