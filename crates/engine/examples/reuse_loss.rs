@@ -50,8 +50,16 @@ impl Prompt {
         let scored = behind.split_off(n.ok_or("fewer tokens than are scored")?);
         let front = tokenizer.encode(format!("{front}\n").as_bytes(), Special::Plain);
         Ok(Self {
-            front: tokenizer.bos().filter(|_| tokenizer.add_bos()).into_iter().chain(front).collect(),
-            lines: LINES.iter().map(|line| after(&format!("{line}\n"))).collect(),
+            front: tokenizer
+                .bos()
+                .filter(|_| tokenizer.add_bos())
+                .into_iter()
+                .chain(front)
+                .collect(),
+            lines: LINES
+                .iter()
+                .map(|line| after(&format!("{line}\n")))
+                .collect(),
             behind,
             scored,
         })
@@ -59,7 +67,9 @@ impl Prompt {
 
     /// The tokens in front of the scored ones.
     fn turn(&self, turn: usize) -> Vec<u32> {
-        [&self.front, self.line(turn), &self.behind].map(Vec::as_slice).concat()
+        [&self.front, self.line(turn), &self.behind]
+            .map(Vec::as_slice)
+            .concat()
     }
 
     fn line(&self, turn: usize) -> &Vec<u32> {
@@ -82,7 +92,9 @@ fn main() -> Result<(), Failure> {
     let tokenizer = Tokenizer::from_metadata(files.directory().metadata())?;
     let prompt = Prompt::read(&tokenizer, &fs::read_to_string(text)?, number(0, 256)?)?;
     let model = Arc::new(Model::load(files, &Budget::unlimited())?);
-    println!("| turn | moved | KLD | loss exact | loss moved | same best token | KLD of the line |");
+    println!(
+        "| turn | moved | KLD | loss exact | loss moved | same best token | KLD of the line |"
+    );
     println!("|---|---|---|---|---|---|---|");
     let mut cpu = executor(&model, prompt.turn(1).len() + prompt.scored.len() + 64)?;
     let mut donor = cpu.new_seq()?;
@@ -90,7 +102,9 @@ fn main() -> Result<(), Failure> {
     let mut exact_before = exact(&mut cpu, &prompt, 0)?;
     for turn in 1..=number(1, 6)? {
         let moved = cpu.new_seq()?;
-        let front = [&prompt.front, prompt.line(turn)].map(Vec::as_slice).concat();
+        let front = [&prompt.front, prompt.line(turn)]
+            .map(Vec::as_slice)
+            .concat();
         append(&mut cpu, moved, &front, Want::Nothing)?;
         let from = prompt.n_front(turn - 1);
         cpu.append_moved(donor, from..from + prompt.behind.len(), moved)?;
@@ -123,7 +137,13 @@ fn executor(model: &Arc<Model>, n_ctx: usize) -> Result<Cpu, Failure> {
     };
     let pool = Arc::new(Pool::new(n_threads));
     let model = Arc::clone(model);
-    Ok(Cpu::new(model, Kernels::detect(), pool, &Budget::unlimited(), size)?)
+    Ok(Cpu::new(
+        model,
+        Kernels::detect(),
+        pool,
+        &Budget::unlimited(),
+        size,
+    )?)
 }
 
 /// Log-probabilities of the scored tokens of a turn, from its exact state.
@@ -164,7 +184,10 @@ fn log_softmax(logits: &[f32]) -> Vec<f32> {
 /// The mean over tokens of `Σ p ln(p / q)`, nats.
 fn divergence(p: &[Vec<f32>], q: &[Vec<f32>]) -> f64 {
     let of = |(p, q): (&Vec<f32>, &Vec<f32>)| -> f64 {
-        let terms = p.iter().zip(q).map(|(&p, &q)| f64::from(p).exp() * f64::from(p - q));
+        let terms = p
+            .iter()
+            .zip(q)
+            .map(|(&p, &q)| f64::from(p).exp() * f64::from(p - q));
         terms.sum()
     };
     p.iter().zip(q).map(of).sum::<f64>() / p.len() as f64

@@ -215,7 +215,9 @@ impl Executor for Cpu {
         self.check_idle(from)?;
         self.check_idle(to)?;
         let kernels = self.kernels;
-        let key_shift = self.ropes.shift(positions.start, self.cache.seqs().len(to)?);
+        let key_shift = self
+            .ropes
+            .shift(positions.start, self.cache.seqs().len(to)?);
         self.cache
             .append_moved(from, positions, to, kernels, |l, key| {
                 key_shift.apply(kernels, l, key)

@@ -93,11 +93,7 @@ pub(super) fn run(mut args: EmbedArgs) -> Result<(), Failure> {
         pooling: args.pooling.map(Pooling::from),
         session: args.model_flags.session_options(KvType::F16),
     };
-    let options = load::options(
-        Some(&model),
-        &args.model_flags,
-        embedding.planned_session(),
-    )?;
+    let options = load::options(Some(&model), &args.model_flags, embedding.planned_session())?;
     let engine = load::engine(Some(&model), &options)?;
     if engine.spec().is_encoder() && embedding.session.n_batch.is_some() {
         return Err(Failure::Usage(

@@ -36,7 +36,10 @@ fn a_model_by_its_name_leaves_the_texts_their_places() {
     let expected = stdout(&["embed", &model, "the king", "a house"]);
     let named = stdout(&["embed", "-m", &model, "the king", "a house"]);
     assert_eq!(named, expected);
-    assert_eq!(stdout(&["embed", "the king", "a house", "--model", &model]), expected);
+    assert_eq!(
+        stdout(&["embed", "the king", "a house", "--model", &model]),
+        expected
+    );
 }
 
 #[test]

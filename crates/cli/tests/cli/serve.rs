@@ -15,7 +15,10 @@ use crate::program::{Scratch, command, error_of, model};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/stories.gguf");
+const STORIES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/golden/stories.gguf"
+);
 
 /// A running server; killed with the test.
 struct Served {
@@ -46,7 +49,12 @@ impl Served {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close";
-        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        write!(
+            stream,
+            "{head}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -114,7 +122,15 @@ fn a_default_directory_that_cannot_be_is_one_line_and_no_error() {
 #[test]
 fn a_server_refuses_to_move_keys_that_cannot_move() {
     let gpt2 = model("gpt2.gguf");
-    let args = ["serve", &gpt2, "--port", "0", "--no-cache", "--cache-reuse", "64"];
+    let args = [
+        "serve",
+        &gpt2,
+        "--port",
+        "0",
+        "--no-cache",
+        "--cache-reuse",
+        "64",
+    ];
     let output = command(&args).output().unwrap();
     let error = error_of(&output, 1);
     assert!(error.contains("its positions are learned"), "{error}");

@@ -366,7 +366,11 @@ impl SlotTable {
             n_flights: 0,
             used,
             n_saved: n_saved.min(n_done),
-            n_exact: if n_done <= n_exact { usize::MAX } else { n_exact },
+            n_exact: if n_done <= n_exact {
+                usize::MAX
+            } else {
+                n_exact
+            },
             moves: None,
             anchor: None,
         });
@@ -377,9 +381,7 @@ impl SlotTable {
     /// slot; and no job waits for its keys.
     pub(super) fn may_reuse(&self, source: SlotPrefix) -> bool {
         let slot = self.at(source.slot);
-        let is_only = || {
-            !self.has_free_slot() && !self.evictable().any(|(i, _)| i != source.slot)
-        };
+        let is_only = || !self.has_free_slot() && !self.evictable().any(|(i, _)| i != source.slot);
         let is_idle = slot.job.is_none() && !self.is_donor(source.slot);
         is_idle && (source.n == slot.n_done || is_only())
     }
@@ -395,9 +397,7 @@ impl SlotTable {
     pub(super) fn can_spare(&self, donor: usize, from: Option<SlotPrefix>) -> bool {
         let spared = [Some(donor), from.map(|from| from.slot)];
         let continues = |from: SlotPrefix| from.slot != donor && self.may_reuse(from);
-        self.has_free_slot()
-            || self.oldest_cached(spared).is_some()
-            || from.is_some_and(continues)
+        self.has_free_slot() || self.oldest_cached(spared).is_some() || from.is_some_and(continues)
     }
 
     /// The slot of a job whose next keys are to be moved now.
@@ -418,7 +418,10 @@ impl SlotTable {
 
     /// Cached texts without media that were computed with these adapters, with their evaluated
     /// tokens.
-    pub(super) fn cached_texts(&self, adapters: AdapterSet) -> impl Iterator<Item = CachedText<'_>> {
+    pub(super) fn cached_texts(
+        &self,
+        adapters: AdapterSet,
+    ) -> impl Iterator<Item = CachedText<'_>> {
         let cached = self.taken().filter(|(_, slot)| slot.job.is_none());
         cached.filter_map(move |(i, slot)| {
             let text = slot.kept.tokens(slot.n_done.min(slot.kept.len()))?;
@@ -465,10 +468,12 @@ impl SlotTable {
     /// Whether a cached sequence can be truncated to the first `n` tokens of a text.
     pub(super) fn has_cached(&self, text: &Text, n: usize, executor: &dyn Executor) -> bool {
         let cached = self.taken().filter(|(_, slot)| slot.job.is_none());
-        cached.filter(|(_, slot)| slot.n_done >= n).any(|(_, slot)| {
-            let is_same = slot.n_exact >= n && text.n_common(&slot.kept) >= n;
-            is_same && executor.seqs().keeps(slot.seq, n).ok() == Some(n)
-        })
+        cached
+            .filter(|(_, slot)| slot.n_done >= n)
+            .any(|(_, slot)| {
+                let is_same = slot.n_exact >= n && text.n_common(&slot.kept) >= n;
+                is_same && executor.seqs().keeps(slot.seq, n).ok() == Some(n)
+            })
     }
 
     /// Whether a slot is free or can be.
@@ -521,7 +526,9 @@ impl SlotTable {
 
     /// The least recently used cached prefix that may be evicted, except the spared slots.
     pub(super) fn oldest_cached(&self, spared: Spared) -> Option<usize> {
-        let cached = self.evictable().filter(|(i, _)| !spared.contains(&Some(*i)));
+        let cached = self
+            .evictable()
+            .filter(|(i, _)| !spared.contains(&Some(*i)));
         cached.min_by_key(|(_, slot)| slot.used).map(|(i, _)| i)
     }
 

@@ -46,7 +46,12 @@ fn behind_a_changed_line_little_is_evaluated_turn_after_turn() {
     for model in ["stories.gguf", "models/gemma3.gguf"] {
         let engine = engine(model);
         let mut batcher = Batcher::new(&engine, &options(1, 1, 4)).unwrap();
-        let lines = ["Day one.", "It was the second day.", "Three", "It was the day."];
+        let lines = [
+            "Day one.",
+            "It was the second day.",
+            "Three",
+            "It was the day.",
+        ];
         let mut more = String::new();
         for (i, line) in lines.into_iter().enumerate() {
             let wish = prompt(&engine, line, &more);
@@ -57,7 +62,10 @@ fn behind_a_changed_line_little_is_evaluated_turn_after_turn() {
             assert_eq!(n_read as usize + done.n_cached, n_prompt, "{model}");
             assert!(done.n_approximate <= done.n_cached);
             if i > 0 {
-                assert!(4 * n_read < n_prompt as u64, "{model} {i}: {n_read} of {n_prompt}");
+                assert!(
+                    4 * n_read < n_prompt as u64,
+                    "{model} {i}: {n_read} of {n_prompt}"
+                );
             }
             more.push_str("Yes. ");
         }
@@ -71,7 +79,10 @@ fn an_unchanged_prompt_is_reused_exactly() {
     let first = prompt(&engine, "Day one.", "");
     exactly(&mut batcher, &first);
     let done = approximately(&mut batcher, &first);
-    assert_eq!((done.n_cached, done.n_approximate), (first.prompt.len() - 1, 0));
+    assert_eq!(
+        (done.n_cached, done.n_approximate),
+        (first.prompt.len() - 1, 0)
+    );
 }
 
 #[test]
@@ -145,7 +156,11 @@ fn mixed(model: &str, options: super::BatcherOptions) -> Counts {
             heard.step(&mut batcher);
             batcher.cancel(id);
         }
-        let exact = if i % 2 == 0 { changing } else { wishes[i % wishes.len()].clone() };
+        let exact = if i % 2 == 0 {
+            changing
+        } else {
+            wishes[i % wishes.len()].clone()
+        };
         asked.push((super::submit(&mut batcher, &exact), exact));
         for _ in 0..random >> 62 {
             heard.step(&mut batcher);

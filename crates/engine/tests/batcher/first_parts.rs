@@ -12,7 +12,8 @@ fn prompt(engine: &Engine, control: u32, question: &str) -> Wish {
     let plain = |text: &str| engine.tokenizer().encode(text.as_bytes(), Special::Plain);
     let mut wish = wish(engine, "You are a fox. You live in a forest.", 5, 1);
     wish.prompt.push(control);
-    wish.prompt.extend(plain(&question.repeat(50)).into_iter().take(150));
+    wish.prompt
+        .extend(plain(&question.repeat(50)).into_iter().take(150));
     wish
 }
 
@@ -24,12 +25,20 @@ fn a_prompt_with_the_same_first_part_starts_behind_it() {
     let control = (0..n_vocab).rev().find(is_control).unwrap();
     let mut batcher = Batcher::new(&engine, &options(1, 1, 4)).unwrap();
     let mut heard = Heard::default();
-    let n_first = engine.prompt_ids(b"You are a fox. You live in a forest.").len();
-    for (i, question) in ["Where? ", "Who is it? ", "How are you? "].iter().enumerate() {
+    let n_first = engine
+        .prompt_ids(b"You are a fox. You live in a forest.")
+        .len();
+    for (i, question) in ["Where? ", "Who is it? ", "How are you? "]
+        .iter()
+        .enumerate()
+    {
         let wish = prompt(&engine, control, question);
         let id = submit(&mut batcher, &wish);
         heard.finish(&mut batcher);
-        assert_eq!(heard.texts.remove(&id).unwrap_or_default(), alone(&engine, &wish).0);
+        assert_eq!(
+            heard.texts.remove(&id).unwrap_or_default(),
+            alone(&engine, &wish).0
+        );
         let expected = if i == 0 { 0 } else { n_first };
         assert_eq!(heard.done[&id].n_cached, expected, "{question}");
     }

@@ -120,7 +120,13 @@ impl Cache {
                 to: self.seqs.blocks(to, group),
             };
             let moved = positions.start + skipped..positions.end;
-            copy_rows(&mut self.arenas[group], &tables, place, moved, start + skipped);
+            copy_rows(
+                &mut self.arenas[group],
+                &tables,
+                place,
+                moved,
+                start + skipped,
+            );
         }
         Ok(())
     }

@@ -15,7 +15,14 @@ fn positions_that_were_moved_are_in_the_first_layer_as_if_they_were_computed() {
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
         for (n, moved) in [(4, 40..100), (51, 40..100), (40, 40..100), (70, 5..49)] {
             let part = Some(Share::of_layers(model.spec(), 0..1));
-            let mut cpu = cpu_with(&model, 1, ExecutorSize { part, ..narrow(128, 1, 3) });
+            let mut cpu = cpu_with(
+                &model,
+                1,
+                ExecutorSize {
+                    part,
+                    ..narrow(128, 1, 3)
+                },
+            );
             let [from, to, fresh] = [(); 3].map(|()| cpu.new_seq().unwrap());
             first_layer(&mut cpu, from, &ids[..moved.end]);
             let front = &ids[ids.len() - n..];
@@ -66,7 +73,11 @@ fn positions_that_stay_share_their_blocks() {
     cpu.append_moved(from, 40..120, to).unwrap();
     assert_eq!(cpu.seqs().n_positions().0, n_before);
     append(&mut cpu, to, &[1; 8], 8);
-    assert_eq!(cpu.seqs().n_positions().0, n_before + 32, "the last block is its own");
+    assert_eq!(
+        cpu.seqs().n_positions().0,
+        n_before + 32,
+        "the last block is its own"
+    );
 }
 
 #[test]
@@ -81,7 +92,11 @@ fn moves_that_make_no_sense_change_nothing() {
             assert!(matches!(moved, Err(Error::State(_))), "{}", g.name);
         }
         let moved = cpu.append_moved(from, 0..100, to);
-        assert!(matches!(moved, Err(Error::ContextFull { .. })), "{}", g.name);
+        assert!(
+            matches!(moved, Err(Error::ContextFull { .. })),
+            "{}",
+            g.name
+        );
         let lens = [from, to].map(|seq| cpu.seqs().len(seq).unwrap());
         assert_eq!(lens, [100, 40]);
     }

@@ -35,7 +35,11 @@ fn a_request_may_allow_approximate_reuse_and_is_told_how_much() {
     assert!(n_exact < 12 && n_approximate == 0);
     let (n_cached, n_approximate) = counts(&server, "It was day three.", Some(32));
     assert!(n_approximate > 60 && n_cached - n_approximate < 12);
-    assert_eq!(counts(&server, "It was day three.", None).1, 0, "exact by default");
+    assert_eq!(
+        counts(&server, "It was day three.", None).1,
+        0,
+        "exact by default"
+    );
 }
 
 #[test]
@@ -75,13 +79,25 @@ fn a_wrong_number_is_refused_and_one_without_effect_is_warned_of() {
     let server = tiny::server();
     let body = json!({ "prompt": "Once", "n_cache_reuse": -1 });
     let (status, answer, _) = ask(&server, "/v1/completions", body);
-    assert_eq!((status, &answer["error"]["param"]), (400, &json!("n_cache_reuse")));
+    assert_eq!(
+        (status, &answer["error"]["param"]),
+        (400, &json!("n_cache_reuse"))
+    );
     for (path, body) in [
-        ("/v1/embeddings", json!({ "input": "Once", "n_cache_reuse": 64 })),
-        ("/tokenize", json!({ "content": "Once", "n_cache_reuse": 64 })),
+        (
+            "/v1/embeddings",
+            json!({ "input": "Once", "n_cache_reuse": 64 }),
+        ),
+        (
+            "/tokenize",
+            json!({ "content": "Once", "n_cache_reuse": 64 }),
+        ),
     ] {
         let (status, _, warnings) = ask(&server, path, body);
         assert_eq!(status, 200, "{path}");
-        assert!(warnings.concat().contains("n_cache_reuse changes nothing"), "{path}");
+        assert!(
+            warnings.concat().contains("n_cache_reuse changes nothing"),
+            "{path}"
+        );
     }
 }

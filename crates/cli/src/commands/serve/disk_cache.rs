@@ -3,10 +3,7 @@
 //! The one idea: a directory that was asked for has to work, the default one must not be in the
 //! way. Whatever is wrong with it is one line, and the server runs without.
 
-use std::{
-    fs, io,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use atta::PromptCache;
 
@@ -36,7 +33,10 @@ pub(super) enum CacheWish<'a> {
 ///
 /// # Errors
 /// A directory that was asked for and cannot be one.
-pub(super) fn open(wish: CacheWish<'_>, limit: Option<u64>) -> Result<Option<PromptCache>, Failure> {
+pub(super) fn open(
+    wish: CacheWish<'_>,
+    limit: Option<u64>,
+) -> Result<Option<PromptCache>, Failure> {
     let cache = match wish {
         _ if limit == Some(0) => return Ok(None),
         CacheWish::Off => return Ok(None),
