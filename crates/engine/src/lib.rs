@@ -95,7 +95,9 @@ pub use sampling::{
     Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError, log_sum_exp,
 };
 #[cfg(feature = "batch")]
-pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
+pub use scheduler::{
+    Batcher, BatcherOptions, Counts, Done, Job, JobId, MIN_CACHE_REUSE, OnUpdate, Update,
+};
 pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
 pub use speculation::{
     DEFAULT_DRAFT, Draft, DraftHead, DraftModel, DraftSource, Drafter, EarlierAnswers, HeadFile,

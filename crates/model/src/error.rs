@@ -175,6 +175,9 @@ pub enum Error {
     /// A shift of the context of a model that has none.
     #[error("the context of this model cannot be shifted: {0}")]
     NoShift(&'static str),
+    /// A move of keys to other positions, of a model or an executor that cannot.
+    #[error("prompts of this model cannot be reused approximately: {0}")]
+    NoMove(&'static str),
     /// Positions without a text, of an executor that cannot fill them in.
     #[error("positions that are not computed cannot be appended here")]
     NoFill,

@@ -256,7 +256,7 @@ impl LogEntry<'_> {
 }
 
 /// Writes a line to standard error. If that is closed, the line is lost.
-fn write_log(line: &str) {
+pub(crate) fn write_log(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -749,7 +749,7 @@ pub(crate) struct SegmentPrefix {
     location: Location,
     /// Key of the text in front of it.
     parent: Key,
-    n: usize,
+    pub(crate) n: usize,
 }
 
 /// The file of a segment.

@@ -9,11 +9,15 @@
 //! and receives events. Logits do not depend on the rest of a batch, so each text is bit-equal to
 //! one that is written alone.
 
+mod anchors;
+mod borders;
+mod common_runs;
 mod counts;
 mod disk_tier;
 mod drafts;
 mod filling;
 mod job;
+mod moving;
 mod prefill_budget;
 mod slots;
 #[cfg(test)]
@@ -36,20 +40,26 @@ pub use job::{Done, Job, JobId};
 use crate::{
     Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, TappedRows,
     Text,
+    prompt_cache::SegmentPrefix,
     session::{logits_bytes, planned_drafts},
     speculation::BatchRows,
 };
+use anchors::has_windows;
 use disk_tier::DiskTier;
 use drafts::DraftRows;
 use filling::{MayDraft, RowSpan};
 use job::{LogitSpan, Running};
 use prefill_budget::PrefillBudget;
-use slots::{PrefixMatch, SlotPrefix, SlotTable};
+use slots::{PrefixMatch, SlotPrefix, SlotTable, Spared};
 
 /// Positions of the KV pool reserved per running job when another one is admitted.
 const SPARE: usize = 32;
 /// Hidden states per batch; embedding requests that want more are evaluated in smaller chunks.
 const MAX_HIDDEN_BYTES: usize = 1 << 20;
+
+/// Least tokens of a cached part that is moved: shorter ones stand in many texts by chance, and
+/// their state has more of what was in front of them than of themselves.
+pub const MIN_CACHE_REUSE: usize = 16;
 
 /// Configuration of a batcher.
 #[derive(Clone, Debug)]
@@ -108,6 +118,10 @@ pub struct Batcher {
     n_hidden: usize,
     /// Whether the model sees each text whole, so that one is evaluated in one batch.
     is_encoder: bool,
+    /// Whether a sequence cannot be truncated anywhere, so that it is worth being able to at the
+    /// borders of prompts.
+    keeps_borders: bool,
+    has_windows: bool,
     _logits_memory: Reservation,
 }
 
@@ -178,6 +192,7 @@ impl Batcher {
         if let Some(tier) = &disk_tier {
             tier.recall_costs(drafts.costs_mut())?;
         }
+        let has_states = executor.seqs().has_states();
         Ok(Self {
             executor,
             disk_tier,
@@ -197,6 +212,8 @@ impl Batcher {
             spare_spans: Vec::new(),
             n_hidden: n_hidden(engine.spec()),
             is_encoder: engine.spec().is_encoder(),
+            keeps_borders: has_states || has_windows(engine.spec()),
+            has_windows: has_windows(engine.spec()),
             _logits_memory: logits_memory,
         })
     }
@@ -218,6 +235,9 @@ impl Batcher {
             job.turn_drafts_off(SpeculationOff::NoRoom);
         } else if let Err(why) = self.begin_taps(&job) {
             job.turn_drafts_off(why);
+        }
+        if self.keeps_borders {
+            job.find_borders(&self.engine);
         }
         self.enqueue(job);
         Ok(id)
@@ -318,6 +338,8 @@ impl Batcher {
     /// next step tries the same again unless they are cancelled. Errors of a single job are events.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
+        self.move_keys();
+        self.keep_anchors();
         let sent = self.send();
         if self.flights.is_empty() {
             return sent;
@@ -411,7 +433,7 @@ impl Batcher {
             let job = &self.queue[i];
             let text = &job.text;
             let beginning = match job.may_share() && !self.is_encoder {
-                true => self.slots.match_prefix(text, self.executor.as_ref()),
+                true => self.slots.match_prefix(job, self.executor.as_ref()),
                 false => PrefixMatch::Now(None),
             };
             match beginning {
@@ -428,36 +450,60 @@ impl Batcher {
 
     /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
     fn begin(&mut self, i: usize, from: Option<SlotPrefix>) {
-        let job = &self.queue[i];
         let n = from.map_or(0, |from| from.n);
+        let found = self.find_on_disk(i, from);
+        // The on-disk prefix replaces the in-memory one.
+        let from = from.filter(|_| found.is_empty());
+        if !self.slots.has_evictable() {
+            self.slots.abandon_moves();
+        }
+        let n_known = found.iter().map(|part| part.n).sum::<usize>().max(n);
+        let plan = self.plan_moves(&self.queue[i], from, n_known);
+        self.ensure_slot(from, plan.as_ref().map(|plan| plan.donor));
+        let job = self.queue.remove(i).expect("it was just looked at");
+        let slot = self.slots.acquire(job, from, self.executor.as_mut());
+        self.counts.n_reused += self.slots.at(slot).n_done as u64;
+        self.fill_from_disk(slot, found);
+        let place = self.slots.at_mut(slot);
+        place.plan_moves(plan);
+        let (n_done, n_approximate) = (place.n_done, place.n_approximate());
+        self.counts.n_approximate += n_approximate as u64;
+        if let Some(job) = &mut place.job {
+            job.begin(n_done, n_approximate);
+        }
+        self.plan_anchor(slot);
+    }
+
+    /// Finds a prefix of queued job `i` on disk that is longer than this one, and makes room for
+    /// it.
+    fn find_on_disk(&mut self, i: usize, from: Option<SlotPrefix>) -> Vec<SegmentPrefix> {
+        let job = &self.queue[i];
         let n_text = job.text.len();
         let may_share = job.may_share() && !self.is_encoder;
         let disk_tier = self.disk_tier.as_mut().filter(|_| may_share);
+        let n = from.map_or(0, |from| from.n);
         let found = disk_tier.and_then(|tier| Some(tier.find(&job.text.tokens(n_text)?, n)));
-        let mut found = found.unwrap_or_default();
-        // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
+        let found = found.unwrap_or_default();
+        // The in-memory prefix may be evicted to make room.
         let beside = from.filter(|_| self.slots.n_running() > 0);
-        if !found.is_empty() && !self.reserve_blocks(n_text, beside) {
-            found.clear();
+        match found.is_empty() || self.reserve_blocks(n_text, beside) {
+            true => found,
+            false => Vec::new(),
         }
-        let from = from.filter(|_| found.is_empty());
-        self.ensure_slot(from);
-        let job = self.queue.remove(i).expect("it was just looked at");
-        let slot = self.slots.acquire(job, from, self.executor.as_mut());
-        let place = self.slots.at_mut(slot);
-        self.counts.n_reused += place.n_done as u64;
+    }
+
+    /// Loads a prefix from disk into the empty sequence of a slot.
+    fn fill_from_disk(&mut self, slot: usize, found: Vec<SegmentPrefix>) {
         if let Some(disk_tier) = self.disk_tier.as_mut().filter(|_| !found.is_empty()) {
+            let place = self.slots.at_mut(slot);
             let n = disk_tier.fill(self.executor.as_mut(), place.seq, found, place.text().ids());
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
-        if let Some(job) = &mut place.job {
-            job.begin(place.n_done);
-        }
     }
 
-    /// Ensures a slot for a job that starts from this prefix.
-    fn ensure_slot(&mut self, from: Option<SlotPrefix>) {
+    /// Ensures a slot for a job that starts from this prefix and takes keys from slot `donor`.
+    fn ensure_slot(&mut self, from: Option<SlotPrefix>, donor: Option<usize>) {
         match from {
             Some(source) if self.slots.may_reuse(source) => {
                 if source.n < self.slots.at(source.slot).n_done {
@@ -465,13 +511,14 @@ impl Batcher {
                 }
             }
             _ if self.slots.has_free_slot() => {}
-            _ => drop(self.evict(from.map(|from| from.slot))),
+            _ => drop(self.evict([from.map(|from| from.slot), donor])),
         }
     }
 
-    /// Evicts the least recently used cached prefix except slot `but`; `false` if there is none.
-    fn evict(&mut self, but: Option<usize>) -> bool {
-        let Some(slot) = self.slots.oldest_cached(but) else {
+    /// Evicts the least recently used cached prefix except the spared slots; `false` if there is
+    /// none.
+    fn evict(&mut self, spared: Spared) -> bool {
+        let Some(slot) = self.slots.oldest_cached(spared) else {
             return false;
         };
         self.save(slot);
@@ -486,10 +533,15 @@ impl Batcher {
             return;
         };
         let place = self.slots.at_mut(slot);
-        if place.unsaved().is_some_and(|text| {
+        let seqs = self.executor.seqs();
+        let is_saved = place.unsaved().is_some_and(|text| {
+            // Without a window behind it, an exact part could not be continued.
+            let n = text.tokens.len();
+            let is_whole = n == place.n_done || seqs.keeps(place.seq, n).ok() == Some(n);
             let costs = self.drafts.costs();
-            disk_tier.save(self.executor.as_ref(), place.seq, &text, costs)
-        }) {
+            is_whole && disk_tier.save(self.executor.as_ref(), place.seq, &text, costs)
+        });
+        if is_saved {
             place.saved();
         }
     }
@@ -525,7 +577,7 @@ impl Batcher {
                 return false;
             }
         }
-        while self.n_free() < n_wanted && self.evict(but) {}
+        while self.n_free() < n_wanted && self.evict([but, None]) {}
         true
     }
 
@@ -537,8 +589,9 @@ impl Batcher {
 
     /// Positions of the KV pool that evicting all cached prefixes except slot `but` frees.
     fn n_evictable(&self, but: Option<usize>) -> usize {
-        let cached = self.slots.kept().into_iter();
-        let seqs: Vec<_> = cached
+        let seqs: Vec<_> = self
+            .slots
+            .evictable_slots()
             .filter(|&slot| Some(slot) != but)
             .map(|slot| self.slots.at(slot).seq)
             .collect();
@@ -549,9 +602,9 @@ impl Batcher {
     }
 
     /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in
-    /// the queue order.
+    /// the queue order. Cached texts whose keys are to be moved go before jobs.
     fn free_blocks(&mut self) -> Result<(), Error> {
-        if self.evict(None) {
+        if self.evict([None; 2]) || self.slots.abandon_moves() {
             return Ok(());
         }
         match self.slots.preempt(self.executor.as_mut()) {
