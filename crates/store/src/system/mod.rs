@@ -4,6 +4,6 @@ mod limit;
 mod thermal;
 mod usage;
 
-pub use limit::{memory_available, memory_limit};
+pub use limit::{MachineMemory, memory_available, memory_limit};
 pub use thermal::{ThermalReading, read_thermal, thermal_zones};
 pub use usage::{Usage, read_bytes};
