@@ -140,7 +140,13 @@ impl UncachedFile {
     ) -> io::Result<()> {
         debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
         let read = |offset, buf: &mut [u8]| self.blocks.read_at(offset, buf);
-        fill(&read, self.method == ReadMethod::Direct, offset, buf, needed)
+        fill(
+            &read,
+            self.method == ReadMethod::Direct,
+            offset,
+            buf,
+            needed,
+        )
     }
 }
 

@@ -4,7 +4,9 @@
 
 use std::ffi::CStr;
 
-use libc::{HOST_VM_INFO64, HOST_VM_INFO64_COUNT, KERN_SUCCESS, host_statistics64, vm_statistics64};
+use libc::{
+    HOST_VM_INFO64, HOST_VM_INFO64_COUNT, KERN_SUCCESS, host_statistics64, vm_statistics64,
+};
 
 use crate::system::{MachineMemory, Usage};
 
@@ -81,9 +83,13 @@ pub(crate) fn usage() -> Option<Usage> {
     let ledger = ledger()?;
     Some(Usage {
         rss_anon: ledger.ri_phys_footprint,
-        rss_file: ledger.ri_resident_size.saturating_sub(ledger.ri_phys_footprint),
+        rss_file: ledger
+            .ri_resident_size
+            .saturating_sub(ledger.ri_phys_footprint),
         rss_shmem: 0,
-        hwm: ledger.ri_lifetime_max_phys_footprint.max(ledger.ri_resident_size),
+        hwm: ledger
+            .ri_lifetime_max_phys_footprint
+            .max(ledger.ri_resident_size),
     })
 }
 
@@ -97,9 +103,8 @@ fn ledger() -> Option<libc::rusage_info_v4> {
     let mut ledger = std::mem::MaybeUninit::<libc::rusage_info_v4>::zeroed();
     let pid = std::process::id().cast_signed();
     // SAFETY: the structure is the one of this flavor.
-    let failed = unsafe {
-        libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V4, ledger.as_mut_ptr().cast())
-    };
+    let failed =
+        unsafe { libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V4, ledger.as_mut_ptr().cast()) };
     // SAFETY: numbers, of which zeros are valid ones.
     (failed == 0).then(|| unsafe { ledger.assume_init() })
 }

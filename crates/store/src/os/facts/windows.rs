@@ -57,8 +57,12 @@ pub(crate) fn limit() -> Option<u64> {
     let flags = limits.BasicLimitInformation.LimitFlags;
     let own = (JOB_OBJECT_LIMIT_PROCESS_MEMORY, limits.ProcessMemoryLimit);
     let of_all = (JOB_OBJECT_LIMIT_JOB_MEMORY, limits.JobMemoryLimit);
-    let set = [own, of_all].into_iter().filter(|(flag, _)| flags & flag != 0);
-    set.map(|(_, bytes)| bytes as u64).min().filter(|_| done != 0)
+    let set = [own, of_all]
+        .into_iter()
+        .filter(|(flag, _)| flags & flag != 0);
+    set.map(|(_, bytes)| bytes as u64)
+        .min()
+        .filter(|_| done != 0)
 }
 
 /// Private memory is what the system has promised, touched or not: limits count that.
