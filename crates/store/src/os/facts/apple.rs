@@ -28,6 +28,17 @@ pub(crate) fn machine() -> Option<MachineMemory> {
 
 /// Reads one value of the system of a type that any bytes make.
 fn value<T: Copy>(name: &CStr) -> Option<T> {
+    let (value, size) = read(name)?;
+    (size == size_of::<T>()).then_some(value)
+}
+
+/// Reads a text of at most `N` bytes, its zero included.
+fn text<const N: usize>(name: &CStr) -> Option<[u8; N]> {
+    read(name).map(|(text, _)| text)
+}
+
+/// A value that any bytes make, and how many bytes of it the system wrote; the others are zeros.
+fn read<T: Copy>(name: &CStr) -> Option<(T, usize)> {
     let mut bytes = std::mem::MaybeUninit::<T>::zeroed();
     let mut size = size_of::<T>();
     // SAFETY: the buffer has as many bytes as said, and the name ends with a zero.
@@ -40,8 +51,15 @@ fn value<T: Copy>(name: &CStr) -> Option<T> {
             0,
         )
     };
-    // SAFETY: `T` is a plain structure of numbers, of which the system has written all bytes.
-    (failed == 0 && size == size_of::<T>()).then(|| unsafe { bytes.assume_init() })
+    // SAFETY: `T` is numbers, of which zeros are valid ones.
+    (failed == 0).then(|| (unsafe { bytes.assume_init() }, size))
+}
+
+/// The name of the processor.
+pub(crate) fn processor() -> Option<String> {
+    let name: [u8; 64] = text(c"machdep.cpu.brand_string")?;
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_str().ok()?.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Pages that are free or were not used for long.

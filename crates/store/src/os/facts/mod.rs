@@ -8,7 +8,7 @@
 #[cfg_attr(not(any(windows, target_vendor = "apple")), path = "unknown.rs")]
 mod imp;
 
-pub(crate) use imp::{available, limit, machine, read_bytes, usage};
+pub(crate) use imp::{available, limit, machine, processor, read_bytes, usage};
 
 #[cfg(all(test, any(windows, target_os = "macos")))]
 mod tests {
@@ -22,6 +22,7 @@ mod tests {
         let usage = usage().unwrap();
         assert!(usage.rss_anon > 0 && usage.rss_anon < machine.memory + machine.swap);
         assert!(usage.hwm >= usage.rss_file);
+        assert!(processor().is_some_and(|name| !name.contains('\0')));
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(crate) fn usage() -> Option<Usage> {
     None
 }
 
+pub(crate) fn processor() -> Option<String> {
+    None
+}
+
 pub(crate) fn read_bytes() -> Option<u64> {
     None
 }

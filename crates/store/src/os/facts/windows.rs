@@ -1,5 +1,5 @@
 //! What Windows says of memory: `GlobalMemoryStatusEx`, the limits of a job object, the counters of
-//! this process.
+//! this process; and the name of the processor, which is in the registry.
 
 use std::ptr;
 
@@ -10,6 +10,7 @@ use windows_sys::Win32::System::{
         QueryInformationJobObject,
     },
     ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS_EX},
+    Registry::{HKEY_LOCAL_MACHINE, RRF_RT_REG_SZ, RegGetValueW},
     SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX},
     Threading::{GetCurrentProcess, GetProcessIoCounters, IO_COUNTERS},
 };
@@ -63,6 +64,30 @@ pub(crate) fn limit() -> Option<u64> {
     set.map(|(_, bytes)| bytes as u64)
         .min()
         .filter(|_| done != 0)
+}
+
+/// The name of the first processor.
+pub(crate) fn processor() -> Option<String> {
+    let wide = |text: &str| -> Vec<u16> { text.encode_utf16().chain([0]).collect() };
+    let key = wide(r"HARDWARE\DESCRIPTION\System\CentralProcessor\0");
+    let value = wide("ProcessorNameString");
+    let mut name = [0u16; 128];
+    let mut size = size_of_val(&name) as u32;
+    // SAFETY: both texts end with zeros, and the buffer has as many bytes as said.
+    let failed = unsafe {
+        RegGetValueW(
+            HKEY_LOCAL_MACHINE,
+            key.as_ptr(),
+            value.as_ptr(),
+            RRF_RT_REG_SZ,
+            ptr::null_mut(),
+            name.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    let text = String::from_utf16_lossy(&name);
+    let text = text.trim_end_matches('\0').trim();
+    (failed == 0 && !text.is_empty()).then(|| text.to_owned())
 }
 
 /// Private memory is what the system has promised, touched or not: limits count that.
