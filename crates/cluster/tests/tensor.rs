@@ -66,7 +66,11 @@ fn every_model_has_the_bits_of_one_machine() {
 
 #[test]
 fn the_other_models_have_the_bits_of_one_machine() {
-    goldens().iter().skip(1).step_by(2).for_each(check_divisions);
+    goldens()
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .for_each(check_divisions);
     hybrids().iter().for_each(check_divisions);
 }
 
