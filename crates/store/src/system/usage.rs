@@ -1,5 +1,5 @@
-//! The memory of this process as the system reports it: in `/proc` on Linux, by calls on Windows and
-//! macOS; elsewhere every figure is `None`.
+//! The memory of this process as the system reports it: in `/proc` on Linux, by calls on Windows
+//! and macOS; elsewhere every figure is `None`.
 //!
 //! It refuses to know what the memory is for; the budget does.
 
@@ -10,8 +10,8 @@ use crate::os::facts;
 /// Memory of this process by kind, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Heap, stacks, private maps. On Windows what was promised of them, touched or not; on macOS
-    /// with what is compressed.
+    /// Heap, stacks, private maps. On Windows all that the system has promised, touched or not; on
+    /// macOS with compressed pages.
     pub rss_anon: u64,
     /// Pages of mapped files, which the kernel may drop at will.
     pub rss_file: u64,

@@ -1,5 +1,5 @@
-//! Linux and Android: `O_DIRECT`, then reads that leave nothing in the cache, then reads after which
-//! the cache is told to forget.
+//! Linux and Android: `O_DIRECT`, then reads that leave nothing in the cache, then reads that the
+//! cache is told to forget.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,14 +13,14 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::ReadMethod;
 
-/// A file of which whole blocks are read.
+/// A file that is read in whole blocks.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockFile {
     file: File,
     method: ReadMethod,
 }
 
-impl Blocks {
+impl BlockFile {
     pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<Self> {
         let flags = if method == ReadMethod::Direct {
             OFlags::DIRECT.bits()

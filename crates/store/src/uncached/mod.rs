@@ -5,15 +5,10 @@
 //! system cannot do that, they are dropped from the cache right after reading.
 
 #[cfg_attr(any(target_os = "linux", target_os = "android"), path = "linux.rs")]
-#[cfg_attr(target_vendor = "apple", path = "apple.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
-#[cfg_attr(not(any(unix, windows)), path = "none.rs")]
 #[cfg_attr(
-    all(
-        unix,
-        not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
-    ),
-    path = "buffered.rs"
+    not(any(target_os = "linux", target_os = "android", windows)),
+    path = "portable.rs"
 )]
 mod sys;
 
@@ -60,7 +55,7 @@ impl ReadMethod {
 pub(crate) struct UncachedFile {
     path: PathBuf,
     /// For whole disk blocks, by `method`.
-    blocks: sys::Blocks,
+    blocks: sys::BlockFile,
     method: ReadMethod,
     /// For small reads, through the page cache.
     cached: File,
@@ -79,7 +74,7 @@ impl UncachedFile {
         let methods = method.map_or(ReadMethod::ALL.to_vec(), |method| vec![method]);
         let mut failure = io::Error::from(io::ErrorKind::Unsupported);
         for method in methods {
-            match sys::Blocks::open(path, method).and_then(|file| try_out(file, version.len)) {
+            match sys::BlockFile::open(path, method).and_then(|file| try_out(file, version.len)) {
                 Ok(blocks) => {
                     return Ok(Self {
                         path: path.to_owned(),
@@ -240,7 +235,7 @@ fn fill(
 }
 
 /// Reads a block: some file systems open a file for direct reads and then refuse to read.
-fn try_out(file: sys::Blocks, len: u64) -> io::Result<sys::Blocks> {
+fn try_out(file: sys::BlockFile, len: u64) -> io::Result<sys::BlockFile> {
     if len > 0 {
         let mut slots = Slot::carve(&[ALIGN])?;
         let slot = slots.first_mut().ok_or(io::ErrorKind::OutOfMemory)?;

@@ -1,5 +1,5 @@
-//! Windows: reads without the cache (`FILE_FLAG_NO_BUFFERING`). The system reads one by one through a
-//! handle, so that a file has as many of them as threads read at a time.
+//! Windows: reads without the cache (`FILE_FLAG_NO_BUFFERING`). The system reads one by one through
+//! a handle, so that a file has as many of them as threads read at a time.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,15 +15,15 @@ use crate::stream::MAX_READERS;
 /// `FILE_FLAG_NO_BUFFERING` of `winbase.h`.
 const NO_BUFFERING: u32 = 0x2000_0000;
 
-/// A file of which whole blocks are read, by several threads at a time.
+/// A file that is read in whole blocks, by several threads at a time.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockFile {
     handles: Vec<File>,
     /// The read that comes next, counted from 0.
     next: AtomicUsize,
 }
 
-impl Blocks {
+impl BlockFile {
     pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<Self> {
         let flags = match method {
             ReadMethod::Direct => NO_BUFFERING,

@@ -51,7 +51,7 @@ fn read<T: Copy>(name: &CStr) -> Option<(T, usize)> {
             0,
         )
     };
-    // SAFETY: `T` is numbers, of which zeros are valid ones.
+    // SAFETY: `T` is numbers, and zeros are valid ones.
     (failed == 0).then(|| (unsafe { bytes.assume_init() }, size))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn available() -> Option<u64> {
             &raw mut n,
         )
     };
-    // SAFETY: numbers, of which zeros are valid ones.
+    // SAFETY: numbers, and zeros are valid ones.
     let pages = unsafe { pages.assume_init() };
     // SAFETY: a plain call.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
@@ -123,7 +123,7 @@ fn ledger() -> Option<libc::rusage_info_v4> {
     // SAFETY: the structure is the one of this flavor.
     let failed =
         unsafe { libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V4, ledger.as_mut_ptr().cast()) };
-    // SAFETY: numbers, of which zeros are valid ones.
+    // SAFETY: numbers, and zeros are valid ones.
     (failed == 0).then(|| unsafe { ledger.assume_init() })
 }
 
