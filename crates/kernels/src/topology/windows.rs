@@ -110,7 +110,7 @@ fn cores() -> Option<Vec<Core>> {
     (done != 0).then(|| read_cores(bytes.get(..size as usize).unwrap_or_default()))
 }
 
-/// Reads entries, each and says its size; those that are cut off are left out.
+/// Reads entries, which each say their sizes; those that are cut off are left out.
 fn read_cores(mut bytes: &[u8]) -> Vec<Core> {
     const SIZE: usize = offset_of!(SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX, Size);
     const CORE: usize = offset_of!(SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX, Anonymous);
