@@ -151,25 +151,27 @@ impl Guide {
     }
 
     /// Fits a guess of the next tokens to the grammar: ends it before the first token that may not
-    /// follow, and goes on there with the tokens that must, up to `max` in all. Returns for each
-    /// token whether it is a choice; [`forced`](Self::forced) would append the others. The guide
-    /// itself stays where it is.
+    /// follow, and puts those that must behind each, up to `max` in all. Returns for each token
+    /// whether it is a choice; [`forced`](Self::forced) would append the others. The guide itself
+    /// stays where it is.
     pub fn fit_guess(&self, guess: &mut Vec<u32>, max: usize) -> Vec<bool> {
         let mut ahead = self.matcher.clone();
         let mut fitted = Vec::with_capacity(max);
         let mut are_choices = Vec::with_capacity(max);
         while fitted.len() < max && !ahead.is_stopped() {
-            let forced = ahead.compute_ff_tokens();
             let rest = guess.strip_prefix(&fitted[..]).unwrap_or_default();
-            let next = match forced.is_empty() {
-                true => rest.get(..1).unwrap_or_default(),
-                false => forced.as_slice(),
-            };
-            if !consumes(&mut ahead, next) {
+            let choice = rest.get(..1).unwrap_or_default();
+            if !consumes(&mut ahead, choice) {
                 break;
             }
-            fitted.extend_from_slice(next);
-            are_choices.resize(fitted.len(), forced.is_empty());
+            fitted.extend_from_slice(choice);
+            are_choices.push(true);
+            // Once behind each choice, as plain decoding asks for them.
+            let forced = ahead.compute_ff_tokens();
+            if consumes(&mut ahead, &forced) {
+                fitted.extend(forced);
+                are_choices.resize(fitted.len(), false);
+            }
         }
         fitted.truncate(max);
         are_choices.truncate(max);

@@ -50,9 +50,9 @@ fn heads_that_read_the_models_states_change_no_text() {
 #[test]
 fn a_converted_file_keeps_the_layer_that_guesses() {
     let scratch = Scratch::new("converted-mtp");
-    let converted = scratch.path("q8.gguf");
+    let converted = scratch.path("f16.gguf");
     let from = model("../draft/bigrams-mtp.gguf");
-    stdout(&["convert", &from, &converted, "--type", "q8_0"]);
+    stdout(&["convert", &from, &converted, "--type", "f16"]);
     let text = |how: &str| {
         let file = scratch.path(how);
         let args = ["run", &converted, "-p", PROMPT, "-n", "40", "--seed", "5"];
@@ -77,9 +77,6 @@ fn a_cache_directory_changes_no_text_by_what_steps_took() {
         let cached = run(&[&how[..], &["--cache", &cache]].concat());
         assert_eq!(cached, plain);
     }
-    let files = std::fs::read_dir(&cache).unwrap();
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    assert_eq!(names.filter(|name| name.ends_with(".costs")).count(), 1);
 }
 
 #[test]
