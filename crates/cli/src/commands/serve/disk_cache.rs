@@ -65,7 +65,7 @@ fn open_default(limit: Option<u64>) -> Option<PromptCache> {
         .inspect_err(|why| {
             let path = path.display();
             load::warn(&format!(
-                "prompts are not saved to disk: {path}: {why}; --no-cache says nothing of it"
+                "prompts are not saved to disk: {path}: {why}; give --cache DIR or --no-cache"
             ));
         })
         .ok()
