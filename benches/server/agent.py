@@ -84,7 +84,7 @@ def turns(args, name, server):
     """Asks all turns; returns the last prompt."""
     said = ""
     for turn in range(args.turns):
-        said += f"User: what is in note {turn}?\nAgent:"
+        said += f"User: read me note {turn}.\nAgent:"
         text = prompt(args.n_words, turn, said)
         start = time.monotonic()
         answer = server.ask(text)
@@ -110,7 +110,7 @@ def main():
     args.n_words = int(args.tokens / TOKENS_PER_WORD)
     if args.write:
         with open(args.write, "w") as file:
-            file.write(prompt(args.n_words, 0, "User: what is in note 0?\nAgent:"))
+            file.write(prompt(args.n_words, 0, "User: read me note 0.\nAgent:"))
         return
     with tempfile.TemporaryDirectory() as directory:
         with Server(args, "--cache", directory) as server:

@@ -1,4 +1,4 @@
-//! What is lost where the keys of a later part of a prompt are moved instead of computed
+//! Measures the loss where the keys of a later part of a prompt are moved instead of computed
 //! (`--cache-reuse`).
 //!
 //! ```text

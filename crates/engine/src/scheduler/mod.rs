@@ -58,7 +58,7 @@ const SPARE: usize = 32;
 const MAX_HIDDEN_BYTES: usize = 1 << 20;
 
 /// Least tokens of a cached part that is moved: shorter ones stand in many texts by chance, and
-/// their state has more of what was in front of them than of themselves.
+/// their state has more of the text in front of them than of themselves.
 pub const MIN_CACHE_REUSE: usize = 16;
 
 /// Configuration of a batcher.

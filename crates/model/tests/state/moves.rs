@@ -57,7 +57,7 @@ fn a_move_takes_nothing_from_the_sequence_that_has_the_positions() {
             let got = append(&mut cpu, from, &ids[120..], 8);
             let expected = bits(&expected[120 * n_vocab..]);
             assert!(bits(&got) == expected, "{} {n}", g.name);
-            // What has stayed where it was is exact.
+            // Positions that have not moved are exact.
             assert_eq!(bits(&ending) == expected, n >= 60, "{} {n}", g.name);
         }
     }

@@ -12,7 +12,7 @@ use crate::{failure::Failure, load, report, user_directory};
 /// Size limit by default.
 const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// By default, this part of what is free on the disk or saved there may be used.
+/// By default, one part in this many of the free disk, saved prompts included, may be used.
 const SHARE: u64 = 10;
 
 /// With less than this there is no cache by default: it would hold no prompt of an agent.
@@ -65,7 +65,7 @@ fn open_default(limit: Option<u64>) -> Option<PromptCache> {
         .inspect_err(|why| {
             let path = path.display();
             load::warn(&format!(
-                "prompts are not saved to disk: {path}: {why}; --no-cache says nothing of it"
+                "prompts are not saved to disk: {path}: {why}; give --cache DIR or --no-cache"
             ));
         })
         .ok()
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(default_limit(None, 0), GIB);
         assert_eq!(default_limit(Some(100 * GIB), 0), GIB);
         assert_eq!(default_limit(Some(2 * GIB), 0), GIB / 5);
-        // What was saved does not count against later saves.
+        // Saved prompts do not count against later ones.
         assert_eq!(default_limit(Some(2 * GIB), 3 * GIB), GIB / 2);
     }
 }
