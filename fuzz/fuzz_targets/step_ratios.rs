@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut whole = StepRatios::default().to_bytes();
     let n = bytes.len().min(whole.len() - 8);
     whole[8..8 + n].copy_from_slice(&bytes[..n]);
-    for bytes in [bytes, &whole] {
+    for bytes in [bytes, &whole[..]] {
         if let Some(ratios) = StepRatios::from_bytes(bytes) {
             assert_eq!(ratios.to_bytes(), bytes);
         }
