@@ -47,8 +47,19 @@ pub enum AttaStatus {
 
 /// The names of the statuses, by their numbers.
 const NAMES: [&CStr; 13] = [
-    c"ok", c"invalid", c"absent", c"busy", c"end", c"pending", c"model", c"memory", c"context",
-    c"request", c"failed", c"panic", c"suspended",
+    c"ok",
+    c"invalid",
+    c"absent",
+    c"busy",
+    c"end",
+    c"pending",
+    c"model",
+    c"memory",
+    c"context",
+    c"request",
+    c"failed",
+    c"panic",
+    c"suspended",
 ];
 
 /// Why a call failed.

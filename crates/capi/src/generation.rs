@@ -95,9 +95,7 @@ impl GenerationState {
         }
         let is_last = match &happened {
             Ok(happened) => happened.kind == AttaEventKind::Done,
-            Err(failure) => {
-                !matches!(failure.status, AttaStatus::Pending | AttaStatus::Suspended)
-            }
+            Err(failure) => !matches!(failure.status, AttaStatus::Pending | AttaStatus::Suspended),
         };
         if is_last {
             self.source = Source::Over;

@@ -327,8 +327,8 @@ pub extern "C" fn atta_model_set_heat(model: Option<&AttaModel>, heat: i32) -> A
     run(|| {
         let model = handle(model, "model")?;
         let named = usize::try_from(heat).ok().and_then(|i| HEATS.get(i));
-        let named = named
-            .ok_or_else(|| Failure::invalid(format!("heat is {heat}, expected 0 to 3")))?;
+        let named =
+            named.ok_or_else(|| Failure::invalid(format!("heat is {heat}, expected 0 to 3")))?;
         model.0.engine.set_heat(*named);
         Ok(())
     })

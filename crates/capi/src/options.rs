@@ -6,8 +6,8 @@
 use std::{ffi::c_char, mem::MaybeUninit, num::NonZeroUsize};
 
 use atta_engine::{
-    AdapterFile, Fit, KvType, LoadOptions, Omission, Overflow, Reduction, SessionOptions, Threads, WeightsAt,
-    chat::TemplateChoice,
+    AdapterFile, Fit, KvType, LoadOptions, Omission, Overflow, Reduction, SessionOptions, Threads,
+    WeightsAt, chat::TemplateChoice,
 };
 
 use serde_json::{Map, Value};

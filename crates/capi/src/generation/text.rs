@@ -178,7 +178,9 @@ impl TextGeneration {
 
     /// Gives the session back, and says how it went.
     fn end(&mut self) -> CallResult<Happened> {
-        let summary = self.running().with_dependent_mut(|_, generate| generate.end_with_summary())?;
+        let summary = self
+            .running()
+            .with_dependent_mut(|_, generate| generate.end_with_summary())?;
         self.give_back(summary.pending.clone());
         Ok(Happened {
             n_done: summary.n_generated,

@@ -6,5 +6,5 @@ mod experts;
 mod files;
 mod restore;
 mod sessions;
-mod suspend;
 mod support;
+mod suspend;
