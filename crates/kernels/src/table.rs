@@ -494,7 +494,7 @@ mod arm {
         "i8mm",
         // SAFETY: as above.
         Neon(unsafe { UsDot::assume() }),
-        ["neon,i8mm"],
+        ["neon,dotprod,i8mm"],
         DOTPROD
     );
 
