@@ -250,6 +250,8 @@ pub(crate) trait Lanes: Row {
     fn widen_add(self, n: Self::N, p: Self::P) -> Self::N;
     /// `n + scale·Σ p`.
     fn widen_add_scaled(self, n: Self::N, p: Self::P, scale: Self::N) -> Self::N;
+    /// For [`products_of_four`].
+    #[cfg(not(target_arch = "aarch64"))]
     fn add(self, x: Self::N, y: Self::N) -> Self::N;
     /// `x·256`.
     fn times_256(self, x: Self::N) -> Self::N;

@@ -565,7 +565,6 @@ impl<D: Dot> Lanes for Neon<D> {
         fn any_codes(self, w: uint8x16_t, offset: i16) -> uint8x16_t {
             if D::SIGNED { vsubq_u8(w, vdupq_n_u8(offset as u8)) } else { w }
         }
-        fn add(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vaddq_s32(x, y) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(load_at(bits, 0)) }
