@@ -85,7 +85,7 @@ def of_atta(text):
 
 def of_ggml(text):
     found = functions(text)
-    return {name: lines for name, lines in found.items() if re.match(r"ggml_(vec_dot|gemv|gemm)_", name)}
+    return {name: lines for name, lines in found.items() if re.match(r"(?:_Z\d+)?ggml_(vec_dot|gemv|gemm)_", name)}
 
 
 def main():
