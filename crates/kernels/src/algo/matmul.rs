@@ -141,6 +141,6 @@ vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, arm_128, [4, 4], float
 #[cfg(target_arch = "aarch64")]
 vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, arm_128, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, arm_128, [4, 2], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::mull::Mull>, arm_128, [4, 2], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], float[1, 2]);

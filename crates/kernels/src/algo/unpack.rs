@@ -43,7 +43,7 @@ pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
     offset > I::ANY_ABOVE
 }
 
-/// Whether products are those of codes biased by `offset`, and the sums of activations correct them.
+/// Whether products are those of codes biased by `offset`, and sums of activations correct them.
 #[inline(always)]
 pub(super) const fn is_corrected<I: Lanes>(offset: i16) -> bool {
     offset != 0 && !(I::SIGNED_CODES && is_any::<I>(offset))

@@ -36,6 +36,8 @@ pub(crate) mod i8mm;
 ))]
 pub(crate) mod memory;
 #[cfg(target_arch = "aarch64")]
+pub(crate) mod mull;
+#[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;
 pub(crate) mod states;

@@ -1,9 +1,9 @@
 //! 128-bit ARM: NEON, which every 64-bit ARM has.
 //!
 //! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is
-//! written once over [`Dot`]: [`Mull`] here multiplies and adds in 16 bits, `dotprod.rs` and
-//! `i8mm.rs` have instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
-//! the panel.
+//! written once over [`Dot`]: `mull.rs` multiplies and adds in 16 bits, `dotprod.rs` and `i8mm.rs`
+//! have instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a
+//! vector of the panel.
 
 #[cfg(feature = "avx512")]
 use super::Words;
@@ -14,11 +14,15 @@ use std::arch::asm;
 
 /// Methods whose bodies are intrinsics of features that the token proves.
 macro_rules! proven {
-    ($($(#[$doc:meta])* fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*)
+        $(-> $out:ty)? { $($body:tt)* }
+    )*) => {
         $($(#[$doc])*
         #[inline(always)]
         fn $name $(<const $n: usize>)? ($self $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics; none of them takes a pointer.
+            // SAFETY: the token proves the features of intrinsics; none of them takes a pointer.
             unsafe { $($body)* }
         })*
     };
@@ -37,8 +41,8 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     /// `acc + Σ w·x` of the four bytes of each lane, both signed and `w` not −128.
     fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
-    /// `Σ w·x`, both signed and `w` at most 63 in magnitude, of the first eight bytes of all vectors
-    /// in lanes 0 and 1, of the others in lanes 2 and 3.
+    /// `Σ w·x`, both signed and `w` at most 63 in magnitude: of the first eight bytes of all
+    /// vectors in lanes 0 and 1, of the others in lanes 2 and 3.
     fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t;
     /// Adds `Σ code·x` to the sum of the lanes.
     fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t;
@@ -81,7 +85,7 @@ macro_rules! whole_products {
 
         #[inline(always)]
         fn products(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            self.$product(acc, codes, x)
+            self.dot(acc, codes, x)
         }
 
         $crate::isa::neon::proven! {
@@ -89,7 +93,13 @@ macro_rules! whole_products {
                 let sums = self.sdot(self.sdot(vdupq_n_s32(0), w[0], x[0]), w[1], x[1]);
                 self.sdot(self.sdot(sums, w[2], x[2]), w[3], x[3])
             }
-            fn dot_scaled(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
+            fn dot_scaled(
+                self,
+                acc: int32x4_t,
+                codes: uint8x16_t,
+                x: int8x16_t,
+                scale: i32
+            ) -> int32x4_t {
                 vmlaq_n_s32(acc, self.$product(vdupq_n_s32(0), codes, x), scale)
             }
             fn dot_scaled_32(
@@ -111,89 +121,6 @@ macro_rules! whole_products {
     };
 }
 pub(super) use whole_products;
-
-/// Proof of NEON alone.
-#[derive(Clone, Copy)]
-pub(crate) struct Mull(());
-
-impl Mull {
-    /// # Safety
-    /// The CPU must have NEON.
-    pub(crate) const unsafe fn assume() -> Self {
-        Self(())
-    }
-
-    proven! {
-        /// Sums of two products, of bytes k and 8 + k; at most 128·127 each, they fit i16.
-        fn pairs(self, codes: uint8x16_t, x: int8x16_t) -> int16x8_t {
-            let w = vreinterpretq_s8_u8(codes);
-            vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)
-        }
-        /// `acc` and the products of the first eight bytes, and of the others.
-        fn add_low(self, acc: int16x8_t, w: int8x16_t, x: int8x16_t) -> int16x8_t {
-            vmlal_s8(acc, vget_low_s8(w), vget_low_s8(x))
-        }
-        /// `acc` and the sums of two lanes of i16 times the scale.
-        fn add_scaled(self, acc: int32x4_t, pairs: int16x8_t, scale: i32) -> int32x4_t {
-            let acc = vmlal_n_s16(acc, vget_low_s16(pairs), scale as i16);
-            vmlal_high_n_s16(acc, pairs, scale as i16)
-        }
-    }
-}
-
-// Products stay in i16 as long as they fit: to widen one takes as long as to make it.
-impl Dot for Mull {
-    /// Each product of lanes 0 and 1, then of lanes 2 and 3.
-    type P = [int16x8_t; 2];
-    const PAIRS: bool = true;
-    const SIGNED: bool = true;
-
-    #[inline(always)]
-    fn dot_scaled(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
-        self.add_scaled(acc, self.pairs(codes, x), scale)
-    }
-
-    proven! {
-        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-            let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
-            vpadalq_s16(acc, vpaddq_s16(low, high))
-        }
-        // Four products of at most 63·127 each fit i16.
-        fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t {
-            let mut low = vmull_s8(vget_low_s8(w[0]), vget_low_s8(x[0]));
-            let mut high = vmull_high_s8(w[0], x[0]);
-            for f in 1..4 {
-                low = self.add_low(low, w[f], x[f]);
-                high = vmlal_high_s8(high, w[f], x[f]);
-            }
-            vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high))
-        }
-        fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            vpadalq_s16(acc, self.pairs(codes, x))
-        }
-        // As `dot_halves`.
-        fn dot_scaled_32(
-            self,
-            acc: int32x4_t,
-            codes: [uint8x16_t; 2],
-            x: [int8x16_t; 2],
-            scale: i32
-        ) -> int32x4_t {
-            let second = vreinterpretq_s8_u8(codes[1]);
-            let sums = self.add_low(self.pairs(codes[0], x[0]), second, x[1]);
-            self.add_scaled(acc, vmlal_high_s8(sums, second, x[1]), scale)
-        }
-        fn products(self, acc: [int16x8_t; 2], codes: uint8x16_t, x: int8x16_t) -> [int16x8_t; 2] {
-            let w = vreinterpretq_s8_u8(codes);
-            [self.add_low(acc[0], w, x), vmlal_high_s8(acc[1], w, x)]
-        }
-        fn widen_start(self, n: int32x4_t) -> (int32x4_t, [int16x8_t; 2]) { (n, [vdupq_n_s16(0); 2]) }
-        fn widen_add(self, n: int32x4_t, p: [int16x8_t; 2]) -> int32x4_t { vpadalq_s16(n, vpaddq_s16(p[0], p[1])) }
-        fn widen_add_scaled(self, n: int32x4_t, p: [int16x8_t; 2], scale: int32x4_t) -> int32x4_t {
-            vmlaq_s32(n, vpaddlq_s16(vpaddq_s16(p[0], p[1])), scale)
-        }
-    }
-}
 
 /// NEON with the byte products of `D`.
 #[derive(Clone, Copy)]
@@ -485,13 +412,6 @@ unsafe fn transposed_words(rows: [uint32x4_t; 4]) -> [uint8x16_t; 4] {
     }
 }
 
-/// The same bytes with signs.
-#[inline(always)]
-fn signed(x: uint8x16_t) -> int8x16_t {
-    // SAFETY: the vector comes from a token that proves NEON.
-    unsafe { vreinterpretq_s8_u8(x) }
-}
-
 impl<D: Dot> Lanes for Neon<D> {
     const LANES: usize = 4;
     type W = uint8x16_t;
@@ -501,11 +421,6 @@ impl<D: Dot> Lanes for Neon<D> {
     const PAIRS: bool = D::PAIRS;
     const SIGNED_CODES: bool = D::SIGNED;
     const ANY_ABOVE: i16 = if D::SIGNED { 0 } else { 64 };
-
-    #[inline(always)]
-    fn dot4(self, acc: D::P, w: uint8x16_t, x: uint8x16_t) -> D::P {
-        self.0.products(acc, w, signed(x))
-    }
 
     #[inline(always)]
     fn dot4_bytes(self, acc: D::P, w: uint8x16_t, x: uint8x16_t) -> D::P {
@@ -520,9 +435,8 @@ impl<D: Dot> Lanes for Neon<D> {
     // Not of signed codes, which are lowered themselves.
     #[inline(always)]
     fn offset_correction(self, offset: i16, sum: i16, _: [i16; 2]) -> D::P {
-        self.0
-            .widen_start(self.splat(-i32::from(offset) * i32::from(sum)))
-            .1
+        let n = self.splat(-i32::from(offset) * i32::from(sum));
+        self.0.widen_start(n).1
     }
 
     #[inline(always)]
@@ -562,6 +476,9 @@ impl<D: Dot> Lanes for Neon<D> {
             vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(w), vdupq_n_s32(24 - 8 * j as i32)))
         }
         fn splat(self, x: i32) -> int32x4_t { vdupq_n_s32(x) }
+        fn dot4(self, acc: D::P, w: uint8x16_t, x: uint8x16_t) -> D::P {
+            self.0.products(acc, w, vreinterpretq_s8_u8(x))
+        }
         fn any_codes(self, w: uint8x16_t, offset: i16) -> uint8x16_t {
             if D::SIGNED { vsubq_u8(w, vdupq_n_u8(offset as u8)) } else { w }
         }

@@ -1,8 +1,8 @@
 //! As `gemv.rs`, for the 128-bit registers of ARM: one activation row or a few times sixteen weight
 //! rows.
 //!
-//! `gemv.rs` keeps codes in registers as well; a kernel of its own pays for formats whose codes take
-//! longer to make than to multiply, T2 to T4.
+//! `gemv.rs` keeps codes in registers as well; a kernel of its own pays for formats whose codes
+//! take longer to make than to multiply, T2 to T4.
 
 pub(crate) mod trellis;
 

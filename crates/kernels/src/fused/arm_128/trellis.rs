@@ -8,9 +8,9 @@
 //!         isum[t] += scale·(4 products with x[t])
 //!     out[t][4 rows] += dx·(d·K·isum)
 //! ```
-//! It refuses to know how bytes are multiplied ([`Dot`]). The one idea: symbols 4j + f of a sub-block
-//! are its weights 8f + j, so that the labels of shifted bytes lie beside whole words of activations.
-//! Shorter blocks at the ends of rows are widened first.
+//! It refuses to know how bytes are multiplied ([`Dot`]). The one idea: symbols 4j + f of a
+//! sub-block are its weights 8f + j, so that the labels of shifted bytes lie beside whole words of
+//! activations. Shorter blocks at the ends of rows are widened first.
 
 // Indices name rows and sub-blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
@@ -71,7 +71,8 @@ fn rows_of<F: Leveled<B>, D: Dot, const B: usize, const T: usize>(
         let (rows, i_block) = rows_at::<F, ROWS>(&rows, &short, b);
         let inputs = OrderedInputs::<T>::new(isa, &row_tile, b);
         for i in 0..w.d_out().div_ceil(4) {
-            let (mut d, mut sums) = ([0; 4], [[isa.no_sum(); T]; 4]);
+            let mut d = [0; 4];
+            let mut sums = [[isa.no_sum(); T]; 4];
             for r in 0..4 {
                 next.block(isa, 4 * (i + w.d_out().div_ceil(4) * b) + r, B);
                 let block = &rows[4 * i + r][i_block];
@@ -102,7 +103,8 @@ struct OrderedInputs<const T: usize> {
 impl<const T: usize> OrderedInputs<T> {
     #[inline(always)]
     fn new<D: Dot>(isa: Neon<D>, row_tile: &RowTile<'_>, b: usize) -> Self {
-        let (x, rows) = (row_tile.x.q8_256(), &row_tile.rows);
+        let x = row_tile.x.q8_256();
+        let rows = &row_tile.rows;
         let first = x.at(b, rows.start);
         let mut inputs = Self {
             x: [isa.ordered(&x.codes[first].0); T],
@@ -154,12 +156,18 @@ impl<D: Dot> Neon<D> {
             let scales = vzip1_u8(vand_u8(nibbles, vdup_n_u8(15)), vshr_n_u8::<4>(nibbles));
             let scales = vadd_u8(scales, vdup_n_u8(1));
             let scales = vcombine_u8(scales, scales);
-            let words = |j: usize| vreinterpretq_s32_u8(vqtbl1q_u8(scales, load(&SCALES_OF_PAIRS[j])));
-            [words(0), words(1), words(2), words(3)]
+            let words = |j: usize| vqtbl1q_u8(scales, load(&SCALES_OF_PAIRS[j]));
+            [
+                vreinterpretq_s32_u8(words(0)),
+                vreinterpretq_s32_u8(words(1)),
+                vreinterpretq_s32_u8(words(2)),
+                vreinterpretq_s32_u8(words(3)),
+            ]
         }
         /// The low four bits of the labels of symbols 4j + f in vector f.
         fn nibbles_of_symbols(self, x: uint8x16_t) -> [uint8x16_t; 4] {
-            let (low, nibble) = (vdupq_n_u8(0x33), vdupq_n_u8(0x0f));
+            let low = vdupq_n_u8(0x33);
+            let nibble = vdupq_n_u8(0x0f);
             let words = vreinterpretq_u64_u8(x);
             let once = vsriq_n_u64::<1>(vshlq_n_u64::<63>(words), words);
             let four = vsriq_n_u64::<4>(vshlq_n_u64::<60>(words), words);
