@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Cycles per multiplication in the inner loops of kernels for ARM, as llvm-mca predicts them.
 
-Reads assembler text and knows no kernel: of each function it takes the innermost loops that multiply
-bytes, counts their multiplications of codes by instruction, and asks llvm-mca how many cycles a core
+Reads assembler text and knows no kernel: of each function it takes the innermost of the loops that
+multiply bytes, counts their multiplications of codes by instruction, and asks llvm-mca how many cycles a core
 takes for one pass. A weight times one activation is one multiplication, whoever wrote the loop.
 
     cargo rustc -p atta-kernels --lib --release --target aarch64-unknown-linux-gnu -- --emit asm -C codegen-units=1
@@ -40,9 +40,10 @@ def functions(text):
 
 
 def loops(lines):
-    """The innermost loops, each as its instructions."""
+    """The loops that multiply and have no other such loop inside, each as its instructions."""
     labels = {line[:-1]: i for i, line in enumerate(lines) if line.startswith(".L") and line.endswith(":")}
     ends = [(labels[m[1]], i) for i, line in enumerate(lines) if (m := BRANCH.match(line)) and labels.get(m[1], i) < i]
+    ends = [(a, b) for a, b in ends if multiplications(lines[a:b + 1])]
     inner = [(a, b) for a, b in ends if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in ends)]
     return [[line for line in lines[a:b + 1] if line.startswith("\t") and not line.startswith("\t.")] for a, b in inner]
 

@@ -247,7 +247,6 @@ impl<D: Dot> Wide for Neon<D> {
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
     const SIGNED: bool = D::SIGNED;
-    const ROW_BY_ROW: bool = false;
 
     #[inline(always)]
     fn dot_scaled(
