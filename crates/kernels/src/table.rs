@@ -470,7 +470,8 @@ mod arm {
     use super::*;
     use crate::isa::dotprod::SDot;
     use crate::isa::i8mm::UsDot;
-    use crate::isa::neon::{Mull, Neon};
+    use crate::isa::mull::Mull;
+    use crate::isa::neon::Neon;
     use std::arch::is_aarch64_feature_detected;
 
     table!(
@@ -494,7 +495,7 @@ mod arm {
         "i8mm",
         // SAFETY: as above.
         Neon(unsafe { UsDot::assume() }),
-        ["neon,i8mm"],
+        ["neon,dotprod,i8mm"],
         DOTPROD
     );
 

@@ -15,12 +15,12 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("prose", "model", 21),
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
-    ("tuples", "kernels", 147),
+    ("tuples", "kernels", 146),
     ("tuples", "model", 4),
     ("tuples", "tokenizer", 1),
     ("widths", "engine", 3),
     ("widths", "formats", 29),
-    ("widths", "kernels", 140),
+    ("widths", "kernels", 137),
     ("widths", "xtask", 2),
 ];
 

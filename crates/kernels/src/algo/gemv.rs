@@ -16,11 +16,17 @@ use super::unpack::{NextTile, as_rows, rows_at, tails};
 use crate::activations::{Quants, Sums};
 use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
-#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+#[cfg(not(any(
+    all(target_arch = "x86_64", feature = "avx512"),
+    target_arch = "aarch64"
+)))]
 use crate::registry::Format;
 
 /// Up to how many activation rows are multiplied one by one, not as a panel.
-#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+#[cfg(not(any(
+    all(target_arch = "x86_64", feature = "avx512"),
+    target_arch = "aarch64"
+)))]
 pub(crate) const fn few(_: Format) -> usize {
     1
 }
@@ -119,6 +125,9 @@ fn block_sum<I: Wide, F: KQuant>(
         let v = F::biased_codes(isa, block, signs.as_ref(), g);
         sum = match F::OFFSET {
             65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
+            _ if F::GROUPS == 8 && F::LARGEST <= 63 => {
+                isa.dot_scaled_32(sum, v, &codes[g], scales, g)
+            }
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
         };
     }

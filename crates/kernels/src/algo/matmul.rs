@@ -3,13 +3,13 @@
 //! | | one activation row, or as many as `few` says | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
-//! | vectors | `gemv.rs`: codes never leave the registers; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
+//! | vectors | `gemv.rs`: codes never leave the registers; T types of ARM: `fused/arm_128`; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `fused/x86_512` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use super::float_many;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 use super::gemv;
 #[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
 use super::gemv as x86_256;
@@ -17,6 +17,8 @@ use super::{float, gemm, measure, panel, unpack};
 use crate::Matrix;
 use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
+#[cfg(target_arch = "aarch64")]
+use crate::fused::arm_128;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::fused::{x86_256, x86_512};
 use crate::isa::scalar::Scalar;
@@ -135,10 +137,10 @@ vectors!(crate::isa::avx2::AvxVnni, x86_256, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::Avx2, x86_256, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, arm_128, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, arm_128, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::mull::Mull>, arm_128, [4, 2], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], float[1, 2]);

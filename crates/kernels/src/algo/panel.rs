@@ -20,7 +20,9 @@
 //! fills, lives on the stack.
 
 use super::matmul::RowTile;
-use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, as_rows, is_any, rows_at, tails};
+use super::unpack::{
+    Panel, TilePrefetch, Unpack, as_rows, has_pairs, is_any, is_corrected, rows_at, tails,
+};
 use crate::activations::{Codes, Quants, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
@@ -30,11 +32,11 @@ use std::ops::Range;
 pub(super) const ROWS: usize = 64;
 
 /// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end,
-/// of which vectors that are not [`WIDE`] have none; a tile of one waits for its own sums.
+/// if there are any; a tile of one waits for its own sums.
 #[inline(always)]
 fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
     let whole = n / T * T;
-    if I::LANES < WIDE {
+    if !has_pairs::<I>() {
         return (whole, whole);
     }
     // A row left alone makes two pairs with a tile of three.
@@ -101,7 +103,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                 &mut row_tile.acc[t * width..],
             );
         }
-        if WIDE <= I::LANES {
+        if has_pairs::<I>() {
             for t in (whole..pairs).step_by(2) {
                 k_quant_tile::<I, F, R, 2>(
                     isa,
@@ -187,7 +189,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     for g in 0..F::GROUPS {
         ahead.prefetch(isa);
         let mut sum = [[isa.widen_start(isa.splat(0)).1; T]; R];
-        if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
+        if is_corrected::<I>(F::OFFSET) {
             for t in 0..T {
                 let (whole, halves) =
                     (sums[t].of(F::GROUPS).whole[g], sums[t].halves(F::GROUPS, g));
@@ -357,7 +359,7 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
                 &mut row_tile.acc[t * R * I::LANES..],
             );
         }
-        if WIDE <= I::LANES {
+        if has_pairs::<I>() {
             for t in (whole..pairs).step_by(2) {
                 quant_32_tile::<I, F, R, 2>(
                     isa,
@@ -451,7 +453,7 @@ fn products_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     let at_once = words_at_once::<I>(largest).min(words.len());
     let zero = isa.splat(0);
     let (mut c, mut sum) = ([[zero; T]; R], [[isa.widen_start(zero).1; T]; R]);
-    if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
+    if is_corrected::<I>(F::OFFSET) {
         for t in 0..T {
             let first = isa.widen_start(isa.splat(-i32::from(F::OFFSET) * i32::from(sums[t])));
             (0..R).for_each(|r| (c[r][t], sum[r][t]) = first);

@@ -26,21 +26,33 @@ use crate::isa::{Lanes, Row};
 use crate::scratch;
 use std::ops::Range;
 
-/// Minimum lanes of vectors that have [`TilePrefetch`] and tiles of two activation rows. A program
-/// for boards, which must stay small, has them for wider vectors only.
-pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
+/// Minimum lanes of vectors that have [`TilePrefetch`]. A program for boards, which must stay
+/// small, has it for wider vectors only.
+const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 
-/// Whether codes biased by `offset` are multiplied as any bytes. Pairs of products of 126 and 127
-/// leave no room for a third in an i16, those of codes that are lowered first do.
+/// Whether there are tiles of two activation rows; in a program for boards, which must stay small,
+/// for wide vectors only.
+#[inline(always)]
+pub(super) const fn has_pairs<I: Lanes>() -> bool {
+    cfg!(feature = "avx512") || WIDE <= I::LANES
+}
+
+/// Whether codes biased by `offset` are multiplied as any bytes.
 #[inline(always)]
 pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
-    offset > if I::PAIRS { 32 } else { 64 }
+    offset > I::ANY_ABOVE
+}
+
+/// Whether products are those of codes biased by `offset`, and sums of activations correct them.
+#[inline(always)]
+pub(super) const fn is_corrected<I: Lanes>(offset: i16) -> bool {
+    offset != 0 && !(I::SIGNED_CODES && is_any::<I>(offset))
 }
 
 /// The shorter blocks that end rows `first` to `first + N − 1` of `w`, widened, the last row
 /// repeated where there are none left; `None` if rows end in whole blocks.
 #[inline(always)]
-pub(super) fn tails<F: KQuant, const N: usize>(
+pub(crate) fn tails<F: KQuant, const N: usize>(
     w: Matrix<'_>,
     first: usize,
 ) -> Option<[F::Block; N]> {
@@ -58,7 +70,7 @@ pub(super) fn tails<F: KQuant, const N: usize>(
 
 /// Each of the blocks as a row.
 #[inline(always)]
-pub(super) fn as_rows<B, const N: usize>(blocks: &[B; N]) -> [&[B]; N] {
+pub(crate) fn as_rows<B, const N: usize>(blocks: &[B; N]) -> [&[B]; N] {
     let mut rows = [std::slice::from_ref(&blocks[0]); N];
     for (row, block) in rows.iter_mut().zip(blocks) {
         *row = std::slice::from_ref(block);
@@ -69,7 +81,7 @@ pub(super) fn as_rows<B, const N: usize>(blocks: &[B; N]) -> [&[B]; N] {
 /// The rows that have block `b`, and its number in them: `ends` is [`as_rows`] of the shorter
 /// blocks behind the whole ones of `rows`.
 #[inline(always)]
-pub(super) fn rows_at<'r, 'a, F: KQuant, const N: usize>(
+pub(crate) fn rows_at<'r, 'a, F: KQuant, const N: usize>(
     rows: &'r [&'a [F::Block]; N],
     ends: &'r [&'a [F::Block]; N],
     b: usize,
@@ -110,26 +122,32 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
     }
 
     #[inline(always)]
-    fn vector(&mut self, isa: I, r: usize) -> PanelVector<'_, I, R> {
+    fn vector(&mut self, isa: I, r: usize, offset: i16) -> PanelVector<'_, I, R> {
         PanelVector {
             isa,
             panel: self,
             r,
+            offset,
         }
     }
 }
 
-/// Vector `r` of a panel.
+/// Vector `r` of a panel, of codes biased by `offset`.
 struct PanelVector<'a, I: Lanes, const R: usize> {
     isa: I,
     panel: &'a mut Panel<I, R>,
     r: usize,
+    offset: i16,
 }
 
 impl<I: Lanes, const R: usize> PanelColumns<I> for PanelVector<'_, I, R> {
     #[inline(always)]
     fn codes(&mut self, k: usize, codes: I::W) {
-        self.panel.codes[k][self.r] = codes;
+        self.panel.codes[k][self.r] = if is_any::<I>(self.offset) {
+            self.isa.any_codes(codes, self.offset)
+        } else {
+            codes
+        };
     }
 
     #[inline(always)]
@@ -273,20 +291,12 @@ impl DecodedRows {
         (self.d[row], self.dmin[row]) = (head.d, head.dmin);
     }
 
-    /// Codes biased by `offset`, which come out as [`PanelColumns::codes`] has them.
     #[inline(always)]
-    fn transpose_codes<I: Lanes>(&self, isa: I, offset: i16, out: &mut impl PanelColumns<I>) {
+    fn transpose_codes<I: Lanes>(&self, isa: I, out: &mut impl PanelColumns<I>) {
         for c in 0..16 {
             let words = isa.columns(&self.codes, c);
             for j in 0..4 {
-                out.codes(
-                    4 * c + j,
-                    if is_any::<I>(offset) {
-                        isa.any_codes(words[j], offset)
-                    } else {
-                        words[j]
-                    },
-                );
+                out.codes(4 * c + j, words[j]);
             }
         }
     }
@@ -323,8 +333,8 @@ impl<I: Lanes> Unpack<I> for DecodedRows {
                 self.codes(isa, i, g, F::biased_codes(isa, block, signs.as_ref(), g));
             }
         }
-        let mut out = panel.vector(isa, r);
-        self.transpose_codes(isa, F::OFFSET, &mut out);
+        let mut out = panel.vector(isa, r, F::OFFSET);
+        self.transpose_codes(isa, &mut out);
         let words = isa.columns(&self.scale, 0);
         for c in 0..F::GROUPS / 4 {
             out.scales(c, words[c]);
@@ -358,7 +368,7 @@ impl<I: Lanes> Unpack<I> for DecodedRows {
                 self.factors.take::<F>(i, j, (block, s));
             }
         }
-        self.transpose_codes(isa, F::OFFSET, &mut panel.vector(isa, r));
+        self.transpose_codes(isa, &mut panel.vector(isa, r, F::OFFSET));
         if WIDE <= I::LANES {
             self.factors.end(groups.len());
         }
@@ -416,7 +426,7 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
         for block in &blocks[..I::LANES] {
             prefetch(isa, block.as_ref());
         }
-        if !F::transposed(isa, &blocks, &mut panel.vector(isa, r)) {
+        if !F::transposed(isa, &blocks, &mut panel.vector(isa, r, F::OFFSET)) {
             self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
     }
@@ -445,12 +455,9 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             };
+            let mut out = panel.vector(isa, r, F::OFFSET);
             for k in 0..8 {
-                panel.codes[8 * g + k][r] = if is_any::<I>(F::OFFSET) {
-                    isa.any_codes(codes[k], F::OFFSET)
-                } else {
-                    codes[k]
-                };
+                out.codes(8 * g + k, codes[k]);
             }
             for i in 0..I::LANES {
                 self.factors.take::<F>(i, g, (blocks[i], 0));

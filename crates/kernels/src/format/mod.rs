@@ -114,7 +114,7 @@ fn half_at(block: &[u8], at: usize) -> u16 {
 
 /// Where a decoder puts 256 weights of as many rows as a vector has lanes, lane = row.
 pub(crate) trait PanelColumns<I: Lanes> {
-    /// Codes 4·k to 4·k + 3 of each row, unsigned, or what [`Lanes::any_codes`] makes of them.
+    /// Codes 4·k to 4·k + 3 of each row, unsigned.
     fn codes(&mut self, k: usize, codes: I::W);
     /// Scales of sub-blocks 4·c to 4·c + 3.
     fn scales(&mut self, c: usize, scales: I::W);

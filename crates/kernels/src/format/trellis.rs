@@ -30,7 +30,10 @@ const T3_CODES: [[u8; 16]; 2] = raised(&T3_LEVELS);
 const T4_CODES: [[u8; 16]; 4] = raised(&T4_LEVELS);
 
 /// A table of 16·N codes, repeated.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(any(
+    all(target_arch = "x86_64", feature = "avx512"),
+    target_arch = "aarch64"
+))]
 const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
     let (mut codes, mut i) = ([0; 64], 0);
     while i < 64 {
@@ -41,7 +44,10 @@ const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
 }
 
 /// What fused kernels read of a format with blocks of `B` bytes.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(any(
+    all(target_arch = "x86_64", feature = "avx512"),
+    target_arch = "aarch64"
+))]
 pub(crate) trait Leveled<const B: usize>: KQuant<Block = [u8; B]> {
     /// Bits of a label above its nibble.
     const N_UPPER: usize;
@@ -83,7 +89,10 @@ macro_rules! trellis {
             $(#[$doc])*
             pub(crate) struct $format;
 
-            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+            #[cfg(any(
+                all(target_arch = "x86_64", feature = "avx512"),
+                target_arch = "aarch64"
+            ))]
             impl Leveled<{ layout::$format::BYTES }> for $format {
                 const N_UPPER: usize = $codes.len().ilog2() as usize;
                 const CODES: [u8; 64] = repeated($codes);

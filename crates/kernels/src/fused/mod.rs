@@ -3,8 +3,10 @@
 //!
 //! A format without one goes through its decoder (`format/`) and `algo/gemv.rs`. `x86_256` holds
 //! the kernels for four weight rows at a time, `x86_512` those for four blocks of each of four
-//! rows.
+//! rows, `arm_128` those of NEON.
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod arm_128;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod masked;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]

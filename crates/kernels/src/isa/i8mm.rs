@@ -5,48 +5,41 @@
 //! activation row with several weight rows. As inline assembly, because the intrinsics are not
 //! stable.
 
-use super::neon::{Dot, proven};
+use super::dotprod::sdot;
+use super::neon::{Dot, proven, whole_products};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-/// Proof of NEON and i8mm.
+/// Proof of NEON, dotprod and i8mm.
 #[derive(Clone, Copy)]
 pub(crate) struct UsDot(());
 
 impl UsDot {
     /// # Safety
-    /// The CPU must have NEON and i8mm.
+    /// The CPU must have NEON, dotprod and i8mm.
     pub(crate) const unsafe fn assume() -> Self {
         Self(())
     }
-}
-
-impl Dot for UsDot {
-    #[inline(always)]
-    fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-        self.dot(acc, w, x)
-    }
 
     proven! {
-        fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
+        /// `acc + Σ w·x` of the four bytes of each lane.
+        fn sdot(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t { sdot(acc, w, x) }
+        fn usdot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
             let mut out = acc;
             asm!(
                 ".arch_extension i8mm",
                 "usdot {out:v}.4s, {w:v}.16b, {x:v}.16b",
                 out = inout(vreg) out,
-                w = in(vreg) w,
+                w = in(vreg) codes,
                 x = in(vreg) x,
                 options(pure, nomem, nostack, preserves_flags)
             );
             out
         }
-        // The sign of w goes to x, as one factor is unsigned.
-        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-            let x = vbslq_s8(vcltzq_s8(w), vnegq_s8(x), x);
-            self.dot(acc, vreinterpretq_u8_s8(vabsq_s8(w)), x)
-        }
-        fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
-            vmlaq_n_s32(acc, self.dot(vdupq_n_s32(0), w, x), scale)
-        }
     }
+}
+
+impl Dot for UsDot {
+    const SIGNED: bool = false;
+    whole_products!(usdot);
 }

@@ -36,6 +36,8 @@ pub(crate) mod i8mm;
 ))]
 pub(crate) mod memory;
 #[cfg(target_arch = "aarch64")]
+pub(crate) mod mull;
+#[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;
 pub(crate) mod states;
@@ -151,6 +153,19 @@ pub(crate) trait Wide: Row {
         scales: Self::S,
         g: usize,
     ) -> Self::A;
+    /// As [`Self::dot_scaled`] of codes at most 63, all 32 with one of
+    /// [`Self::scales_of_32`].
+    #[inline(always)]
+    fn dot_scaled_32(
+        self,
+        acc: Self::A,
+        codes: Self::V,
+        x: &[i8; 32],
+        scales: Self::S,
+        g: usize,
+    ) -> Self::A {
+        self.dot_scaled(acc, codes, x, scales, g)
+    }
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
     fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {
@@ -196,11 +211,16 @@ pub(crate) trait Lanes: Row {
     type N: Copy;
     /// An f32 in each lane.
     type L: Copy;
-    /// Sums of products: [`Self::N`], or two i16 in each lane where bytes are multiplied in pairs.
+    /// Sums of products: [`Self::N`], or i16 where products are added in 16 bits.
     type P: Copy;
-    /// Whether it is the latter: sums of the first two and of the last two products of each word,
-    /// which wrap around.
+    /// Whether it is the latter: sums of the first two and of the last two products of each word
+    /// must fit an i16, up to which they wrap around.
     const PAIRS: bool;
+    /// Whether any codes are signed, of which [`Self::any_codes`] subtracted the offset.
+    const SIGNED_CODES: bool = Self::PAIRS;
+    /// Codes biased by more than this are multiplied as any bytes. Pairs of products of 126 and 127
+    /// leave no room for a third in an i16, those of codes that are lowered first do.
+    const ANY_ABOVE: i16 = if Self::PAIRS { 32 } else { 64 };
 
     /// Transposes bytes 16·c to 16·c + 15 of the first `LANES` rows: word i of the row of each lane
     /// in vector i.
@@ -217,8 +237,8 @@ pub(crate) trait Lanes: Row {
     fn dot4(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
     /// As [`Self::dot4`] for any bytes, which [`Self::any_codes`] made of codes; no `x` is −128.
     fn dot4_bytes(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
-    /// Unsigned codes as [`Self::dot4_bytes`] wants them: if products come in [pairs](Self::PAIRS),
-    /// less `offset` and signed.
+    /// Unsigned codes as [`Self::dot4_bytes`] wants them: less `offset` if they are to be
+    /// [signed](Self::SIGNED_CODES).
     #[inline(always)]
     fn any_codes(self, w: Self::W, _offset: i16) -> Self::W {
         w
@@ -232,6 +252,8 @@ pub(crate) trait Lanes: Row {
     fn widen_add(self, n: Self::N, p: Self::P) -> Self::N;
     /// `n + scale·Σ p`.
     fn widen_add_scaled(self, n: Self::N, p: Self::P, scale: Self::N) -> Self::N;
+    /// For [`products_of_four`].
+    #[cfg(not(target_arch = "aarch64"))]
     fn add(self, x: Self::N, y: Self::N) -> Self::N;
     /// `x·256`.
     fn times_256(self, x: Self::N) -> Self::N;
@@ -251,6 +273,10 @@ pub(crate) trait Lanes: Row {
 }
 
 /// [`Lanes::P`] where four products are added to an i32 at once.
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_family = "wasm", target_feature = "simd128")
+))]
 macro_rules! products_of_four {
     () => {
         type P = Self::N;
@@ -272,6 +298,10 @@ macro_rules! products_of_four {
         }
     };
 }
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_family = "wasm", target_feature = "simd128")
+))]
 pub(crate) use products_of_four;
 
 /// What formats are unpacked with whose blocks are transposed as they lie in memory.

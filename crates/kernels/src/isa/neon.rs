@@ -1,79 +1,126 @@
 //! 128-bit ARM: NEON, which every 64-bit ARM has.
 //!
 //! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is
-//! written once over [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have
-//! instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
-//! the panel.
+//! written once over [`Dot`]: `mull.rs` multiplies and adds in 16 bits, `dotprod.rs` and `i8mm.rs`
+//! have instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a
+//! vector of the panel.
 
 #[cfg(feature = "avx512")]
 use super::Words;
 use super::memory::{load, load_at, store};
-use super::{
-    CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
-};
+use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
 /// Methods whose bodies are intrinsics of features that the token proves.
 macro_rules! proven {
-    ($(fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
-        $(#[inline(always)]
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*)
+        $(-> $out:ty)? { $($body:tt)* }
+    )*) => {
+        $($(#[$doc])*
+        #[inline(always)]
         fn $name $(<const $n: usize>)? ($self $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics; none of them takes a pointer.
+            // SAFETY: the token proves the features of intrinsics; none of them takes a pointer.
             unsafe { $($body)* }
         })*
     };
 }
-pub(super) use proven;
+pub(crate) use proven;
 
-/// Products of bytes; a token that proves the instructions for them, and NEON.
+/// Products of bytes; a token that proves the instructions for them, and NEON. Codes are at most
+/// 127, or any bytes by way of [`Wide::any_codes`] and [`Lanes::any_codes`]; no `x` is −128.
 pub(crate) trait Dot: Copy + Send + Sync + 'static {
-    /// `acc + Σ w·x` of the four bytes of each lane; `w` at most 127.
-    fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
-    /// As [`Self::dot`] for any `w`.
-    fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
+    /// [`Lanes::P`].
+    type P: Copy;
+    /// [`Lanes::PAIRS`].
+    const PAIRS: bool;
+    /// Whether bytes of codes are signed.
+    const SIGNED: bool;
+
     /// `acc + Σ w·x` of the four bytes of each lane, both signed and `w` not −128.
     fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
-    /// Adds `scale·Σ w·x` to the sum of the lanes; `w` at most 127, `scale` from −128 to 127.
-    fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
+    /// `Σ w·x`, both signed and `w` at most 63 in magnitude: of the first eight bytes of all
+    /// vectors in lanes 0 and 1, of the others in lanes 2 and 3.
+    fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t;
+    /// Adds `Σ code·x` to the sum of the lanes.
+    fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t;
+    /// Adds `scale·Σ code·x` to the sum of the lanes; `scale` from −128 to 127.
+    fn dot_scaled(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
+    /// As [`Self::dot_scaled`] of 32 codes, at most 63.
+    fn dot_scaled_32(
+        self,
+        acc: int32x4_t,
+        codes: [uint8x16_t; 2],
+        x: [int8x16_t; 2],
+        scale: i32,
+    ) -> int32x4_t;
+
+    /// [`Lanes::dot4`].
+    fn products(self, acc: Self::P, codes: uint8x16_t, x: int8x16_t) -> Self::P;
+    /// [`Lanes::widen_start`].
+    fn widen_start(self, n: int32x4_t) -> (int32x4_t, Self::P);
+    /// [`Lanes::widen_add`].
+    fn widen_add(self, n: int32x4_t, p: Self::P) -> int32x4_t;
+    /// [`Lanes::widen_add_scaled`].
+    fn widen_add_scaled(self, n: int32x4_t, p: Self::P, scale: int32x4_t) -> int32x4_t;
 }
 
-/// Proof of NEON alone.
-#[derive(Clone, Copy)]
-pub(crate) struct Mull(());
+/// [`Dot`] by an instruction for the whole product of codes, `$product`, and `sdot`.
+macro_rules! whole_products {
+    ($product:ident) => {
+        type P = int32x4_t;
+        const PAIRS: bool = false;
 
-impl Mull {
-    /// # Safety
-    /// The CPU must have NEON.
-    pub(crate) const unsafe fn assume() -> Self {
-        Self(())
-    }
-}
-
-impl Dot for Mull {
-    proven! {
-        // Two products of bytes, at most 128·127 each, fit i16.
-        fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            let w = vreinterpretq_s8_u8(w);
-            let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
-            vpadalq_s16(acc, vpaddq_s16(low, high))
-        }
+        #[inline(always)]
         fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-            self.dot(acc, vreinterpretq_u8_s8(w), x)
+            self.sdot(acc, w, x)
         }
-        // The codes less 128, and 128·Σ x.
-        fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            let sums = vshlq_n_s32::<7>(vpaddlq_s16(vpaddlq_s8(x)));
-            self.dot(vaddq_s32(acc, sums), veorq_u8(w, vdupq_n_u8(128)), x)
+
+        #[inline(always)]
+        fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+            self.$product(acc, codes, x)
         }
-        fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
-            let w = vreinterpretq_s8_u8(w);
-            let pairs = vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x);
-            let acc = vmlal_n_s16(acc, vget_low_s16(pairs), scale as i16);
-            vmlal_high_n_s16(acc, pairs, scale as i16)
+
+        #[inline(always)]
+        fn products(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
+            self.dot(acc, codes, x)
         }
-    }
+
+        $crate::isa::neon::proven! {
+            fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t {
+                let sums = self.sdot(self.sdot(vdupq_n_s32(0), w[0], x[0]), w[1], x[1]);
+                self.sdot(self.sdot(sums, w[2], x[2]), w[3], x[3])
+            }
+            fn dot_scaled(
+                self,
+                acc: int32x4_t,
+                codes: uint8x16_t,
+                x: int8x16_t,
+                scale: i32
+            ) -> int32x4_t {
+                vmlaq_n_s32(acc, self.$product(vdupq_n_s32(0), codes, x), scale)
+            }
+            fn dot_scaled_32(
+                self,
+                acc: int32x4_t,
+                codes: [uint8x16_t; 2],
+                x: [int8x16_t; 2],
+                scale: i32
+            ) -> int32x4_t {
+                let sums = self.$product(vdupq_n_s32(0), codes[0], x[0]);
+                vmlaq_n_s32(acc, self.$product(sums, codes[1], x[1]), scale)
+            }
+            fn widen_start(self, n: int32x4_t) -> (int32x4_t, int32x4_t) { (vdupq_n_s32(0), n) }
+            fn widen_add(self, n: int32x4_t, p: int32x4_t) -> int32x4_t { vaddq_s32(n, p) }
+            fn widen_add_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t {
+                vmlaq_s32(n, p, scale)
+            }
+        }
+    };
 }
+pub(super) use whole_products;
 
 /// NEON with the byte products of `D`.
 #[derive(Clone, Copy)]
@@ -199,6 +246,7 @@ impl<D: Dot> Wide for Neon<D> {
     /// load.
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
+    const SIGNED: bool = D::SIGNED;
 
     #[inline(always)]
     fn dot_scaled(
@@ -215,6 +263,30 @@ impl<D: Dot> Wide for Neon<D> {
     }
 
     #[inline(always)]
+    fn dot_scaled_32(
+        self,
+        acc: int32x4_t,
+        codes: [uint8x16_t; 2],
+        x: &[i8; 32],
+        scales: [i32; 16],
+        g: usize,
+    ) -> int32x4_t {
+        self.0.dot_scaled_32(acc, codes, load(x), scales[2 * g])
+    }
+
+    #[inline(always)]
+    fn dot_scaled_bytes(
+        self,
+        acc: int32x4_t,
+        codes: [uint8x16_t; 2],
+        x: &[i8; 32],
+        scales: [i32; 16],
+        g: usize,
+    ) -> int32x4_t {
+        self.dot_scaled(acc, codes, x, scales, g)
+    }
+
+    #[inline(always)]
     fn dot_codes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
         let [first, second] = load(x);
         self.0
@@ -223,9 +295,7 @@ impl<D: Dot> Wide for Neon<D> {
 
     #[inline(always)]
     fn dot_bytes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
-        let [first, second] = load(x);
-        self.0
-            .dot_any(self.0.dot_any(acc, codes[0], first), codes[1], second)
+        self.dot_codes(acc, codes, x)
     }
 
     #[inline(always)]
@@ -240,18 +310,12 @@ impl<D: Dot> Wide for Neon<D> {
             let scales = vcreate_s8(scales);
             widen_bytes([vzip1_s8(scales, scales), vzip2_s8(scales, scales)])
         }
-        fn dot_scaled_bytes(
-            self,
-            acc: int32x4_t,
-            codes: [uint8x16_t; 2],
-            x: &[i8; 32],
-            scales: [i32; 16],
-            g: usize
-        ) -> int32x4_t {
-            let [first, second] = load(x);
-            let first = self.0.dot_any(vdupq_n_s32(0), codes[0], first);
-            let second = self.0.dot_any(vdupq_n_s32(0), codes[1], second);
-            vmlaq_n_s32(vmlaq_n_s32(acc, first, scales[2 * g]), second, scales[2 * g + 1])
+        fn any_codes(self, codes: [uint8x16_t; 2], offset: i16) -> [uint8x16_t; 2] {
+            if !D::SIGNED {
+                return codes;
+            }
+            let offset = vdupq_n_u8(offset as u8);
+            [vsubq_u8(codes[0], offset), vsubq_u8(codes[1], offset)]
         }
         fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> int32x4_t {
             let a = [vmovl_s8(vcreate_s8(a[0])), vmovl_s8(vcreate_s8(a[1]))];
@@ -353,8 +417,37 @@ impl<D: Dot> Lanes for Neon<D> {
     type W = uint8x16_t;
     type N = int32x4_t;
     type L = float32x4_t;
+    type P = D::P;
+    const PAIRS: bool = D::PAIRS;
+    const SIGNED_CODES: bool = D::SIGNED;
+    const ANY_ABOVE: i16 = if D::SIGNED { 0 } else { 64 };
 
-    products_of_four!();
+    #[inline(always)]
+    fn dot4_bytes(self, acc: D::P, w: uint8x16_t, x: uint8x16_t) -> D::P {
+        self.dot4(acc, w, x)
+    }
+
+    #[inline(always)]
+    fn widen_start(self, n: int32x4_t) -> (int32x4_t, D::P) {
+        self.0.widen_start(n)
+    }
+
+    // Not of signed codes, which are lowered themselves.
+    #[inline(always)]
+    fn offset_correction(self, offset: i16, sum: i16, _: [i16; 2]) -> D::P {
+        let n = self.splat(-i32::from(offset) * i32::from(sum));
+        self.0.widen_start(n).1
+    }
+
+    #[inline(always)]
+    fn widen_add(self, n: int32x4_t, p: D::P) -> int32x4_t {
+        self.0.widen_add(n, p)
+    }
+
+    #[inline(always)]
+    fn widen_add_scaled(self, n: int32x4_t, p: D::P, scale: int32x4_t) -> int32x4_t {
+        self.0.widen_add_scaled(n, p, scale)
+    }
 
     #[inline(always)]
     fn load_from(self, x: &[f32]) -> float32x4_t {
@@ -383,14 +476,12 @@ impl<D: Dot> Lanes for Neon<D> {
             vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(w), vdupq_n_s32(24 - 8 * j as i32)))
         }
         fn splat(self, x: i32) -> int32x4_t { vdupq_n_s32(x) }
-        fn dot4(self, acc: int32x4_t, w: uint8x16_t, x: uint8x16_t) -> int32x4_t {
-            self.0.dot(acc, w, vreinterpretq_s8_u8(x))
+        fn dot4(self, acc: D::P, w: uint8x16_t, x: uint8x16_t) -> D::P {
+            self.0.products(acc, w, vreinterpretq_s8_u8(x))
         }
-        fn dot4_bytes(self, acc: int32x4_t, w: uint8x16_t, x: uint8x16_t) -> int32x4_t {
-            self.0.dot_any(acc, w, vreinterpretq_s8_u8(x))
+        fn any_codes(self, w: uint8x16_t, offset: i16) -> uint8x16_t {
+            if D::SIGNED { vsubq_u8(w, vdupq_n_u8(offset as u8)) } else { w }
         }
-        fn add(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vaddq_s32(x, y) }
-        fn widen_add_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t { vmlaq_s32(n, p, scale) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(load_at(bits, 0)) }

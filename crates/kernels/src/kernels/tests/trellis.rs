@@ -12,6 +12,7 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
         let alone = match k.isa() {
             "amx" | "avx512" | "avx512seq" if cfg!(feature = "avx512") => "x86_512::trellis",
             "avxvnni" | "avx2" if cfg!(feature = "avx512") => "x86_256::trellis",
+            "i8mm" | "dotprod" | "neon" => "arm_128::trellis",
             "scalar" | "sse41" => "gemm",
             _ => "gemv",
         };
@@ -20,11 +21,16 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
             _ if cfg!(feature = "avx512") || cfg!(not(target_arch = "x86_64")) => "panel",
             _ => "gemv",
         };
-        let few = if alone == "gemv" { many } else { alone };
+        let n_few = match alone {
+            "x86_512::trellis" | "x86_256::trellis" => 8,
+            "arm_128::trellis" if cfg!(feature = "avx512") => 4,
+            _ => 1,
+        };
         for d_in in [512, 576, 96] {
             let bytes = random.weights(ty, 37, d_in, 0.01);
             let w = Matrix::new(ty, 37, d_in, &bytes).unwrap();
-            for (n_rows, kernel) in [(1, alone), (2, few), (8, few), (9, many)] {
+            for n_rows in [1, 2, 3, 4, 5, 8, 9] {
+                let kernel = if n_rows <= n_few { alone } else { many };
                 kernels_that_ran();
                 matmul(k, 1, w, &random.floats(n_rows * d_in));
                 assert_eq!(
