@@ -1,4 +1,5 @@
-//! Arbitrary bytes as the times of steps of earlier runs, as they are and behind the right beginning.
+//! Arbitrary bytes as the times of steps of earlier runs, as they are and behind the right
+//! beginning.
 //! Times that are read are written back as the same bytes.
 #![no_main]
 

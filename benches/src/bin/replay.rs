@@ -1,9 +1,9 @@
-//! Speculation with guesses of a known quality: `cargo run --release -p atta-benches --bin replay --
-//! MODEL.gguf [RAM_MB [N_TOKENS [ISA]]]`.
+//! Speculation with guesses of a known quality:
+//! `cargo run --release -p atta-benches --bin replay -- MODEL.gguf [RAM_MB [N_TOKENS [ISA]]]`.
 //!
-//! A text is written once without guesses. Then it is written again, and guessed from what is known
-//! of it, each token right with probability p. With RAM_MB the weights that do not fit are read from
-//! the disk for every step, else the model is mapped. Printed beside what was measured is the
+//! A text is written once without guesses. Then it is written again, and guessed from the first
+//! one, each token right with probability p. With RAM_MB the weights that do not fit are read from
+//! the disk for every step, else the model is mapped. Printed beside the measurements is the
 //! formula: a step of k guesses writes t = (1 - p^(k+1)) / (1 - p) tokens (Leviathan et al. 2023,
 //! section 3) and takes as long as reading, or as computing k + 1 rows, whichever is longer.
 
@@ -55,7 +55,7 @@ fn uniform(at: usize) -> f64 {
     (z ^ (z >> 31)) as f64 / 2f64.powi(64)
 }
 
-/// What is measured on.
+/// The model of the measurements.
 struct Bench {
     engine: Engine,
     n_tokens: usize,

@@ -66,7 +66,7 @@ impl Weights {
     }
 }
 
-/// Converts a directory with other weights; adds what was noted to `notes`.
+/// Converts a directory with other weights; adds its remarks to `notes`.
 fn converted(row: &str, notes: &mut Vec<String>, change: impl Fn(&mut Weights)) -> Checkpoint {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
     let mut weights = Weights::read(&own.join(row).join("model.safetensors"));

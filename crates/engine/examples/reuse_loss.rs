@@ -17,8 +17,6 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Batch, Cpu, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want};
 use atta_store::{Budget, ModelFiles};
 
-type Failure = Box<dyn Error>;
-
 /// Tokens of a batch.
 const N_BATCH: usize = 256;
 
@@ -39,7 +37,7 @@ struct Prompt {
 }
 
 impl Prompt {
-    fn read(tokenizer: &Tokenizer, text: &str, n_scored: usize) -> Result<Self, Failure> {
+    fn read(tokenizer: &Tokenizer, text: &str, n_scored: usize) -> Result<Self, Box<dyn Error>> {
         let parts: Vec<&str> = text.splitn(3, '\n').collect();
         let [front, _, behind] = parts[..] else {
             return Err("a text of three lines or more is expected".into());
@@ -82,7 +80,7 @@ impl Prompt {
     }
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
     let [model, text, numbers @ ..] = args.as_slice() else {
         return Err("usage: reuse_loss MODEL TEXT [SCORED [TURNS]]".into());
@@ -126,7 +124,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-fn executor(model: &Arc<Model>, n_ctx: usize) -> Result<Cpu, Failure> {
+fn executor(model: &Arc<Model>, n_ctx: usize) -> Result<Cpu, Box<dyn Error>> {
     let n_threads = NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN);
     let size = ExecutorSize {
         n_ctx,
@@ -147,7 +145,7 @@ fn executor(model: &Arc<Model>, n_ctx: usize) -> Result<Cpu, Failure> {
 }
 
 /// Log-probabilities of the scored tokens of a turn, from its exact state.
-fn exact(cpu: &mut Cpu, prompt: &Prompt, turn: usize) -> Result<Vec<Vec<f32>>, Failure> {
+fn exact(cpu: &mut Cpu, prompt: &Prompt, turn: usize) -> Result<Vec<Vec<f32>>, Box<dyn Error>> {
     let seq = cpu.new_seq()?;
     append(cpu, seq, &prompt.turn(turn), Want::Nothing)?;
     let rows = append(cpu, seq, &prompt.scored, Want::Logits)?;
@@ -156,7 +154,12 @@ fn exact(cpu: &mut Cpu, prompt: &Prompt, turn: usize) -> Result<Vec<Vec<f32>>, F
 }
 
 /// Appends tokens; log-probabilities behind each, `[n_vocab]`, if they are wanted.
-fn append(cpu: &mut Cpu, seq: SeqId, ids: &[u32], want: Want) -> Result<Vec<Vec<f32>>, Failure> {
+fn append(
+    cpu: &mut Cpu,
+    seq: SeqId,
+    ids: &[u32],
+    want: Want,
+) -> Result<Vec<Vec<f32>>, Box<dyn Error>> {
     let mut batch = Batch::default();
     let mut out = Output::default();
     let mut rows = Vec::new();

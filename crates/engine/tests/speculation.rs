@@ -256,8 +256,10 @@ fn a_draft_ends_where_the_constraint_does_and_has_the_tokens_that_it_forces() {
     let (drafted, stats) = outcome(&mut session(&engine), &drafted, usize::MAX);
     assert_eq!(drafted, plain);
     let stats = stats.unwrap();
-    assert_eq!(stats.n_accepted, stats.n_drafted, "{stats:?}");
-    assert!(stats.n_accepted > stats.n_steps, "{stats:?}");
+    // Four choices. The first draft is right; the second one, a choice and two forced tokens, has
+    // the end of the text in it, and none of it is judged.
+    let numbers = [stats.n_steps, stats.n_drafted, stats.n_accepted];
+    assert_eq!(numbers, [3, 1 + 3, 1], "{stats:?}");
 }
 
 /// Events and tokens of a text that fills the context.

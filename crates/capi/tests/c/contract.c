@@ -522,7 +522,7 @@ static void adapters_belong_to_sessions_and_requests(void) {
     SAYS("path");
     OK(atta_options_set_text(options, "lora", lora, strlen(lora)));
     OK(atta_model_open(model_path, options, &model));
-    OK(atta_options_set_text(options, "lora", "[{\"path\": \"/nowhere\"}]", 23));
+    OK(atta_options_set_text(options, "lora", "[{\"path\": \"/nowhere\"}]", 22));
     session = new_session(model);
     collect(begin(session, STORY), text, NULL);
     CHECK(strcmp(text, expected) == 0);

@@ -1,9 +1,9 @@
 //! Times of steps in earlier runs, in a cache directory beside the prompts: speculation begins with
 //! them.
 //!
-//! The key is the model, the numerics of the executor, which name the instruction set, the number of
-//! threads, and the place of the weights. Ratios that a run has measured are averaged with those in
-//! the file; see [`StepRatios`].
+//! The key is the model, the numerics of the executor, which name the instruction set, the number
+//! of threads, and the place of the weights. Ratios that a run has measured are averaged with those
+//! in the file; see [`StepRatios`].
 
 use super::{Key, PromptCache, Storage, small_file::About};
 use crate::{Engine, Error, StepRatios, speculation::StepCosts};

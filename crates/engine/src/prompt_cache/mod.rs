@@ -14,6 +14,7 @@ mod costs;
 mod directory;
 mod experts;
 mod file_name;
+mod file_warning;
 mod key;
 mod segment;
 mod single;
@@ -34,6 +35,7 @@ use std::{
 use atta_model::{Executor, SeqId, StateCoverage};
 use atta_store::MappedFile;
 
+use file_warning::FileWarning;
 pub(crate) use key::Key;
 pub use segment::CacheFileError;
 
@@ -783,29 +785,6 @@ impl Location {
         match self {
             Self::Named(path) => SegmentFile::open_or_warn(&path, warnings),
             Self::Mapped(file) => Some(file),
-        }
-    }
-}
-
-/// A warning about a skipped file.
-struct FileWarning {
-    line: String,
-    /// The cause, if it decides about later saves.
-    error: Option<CacheFileError>,
-}
-
-impl FileWarning {
-    fn of(path: &Path, error: CacheFileError) -> Self {
-        Self {
-            line: format!("{} is not used: {error}", path.display()),
-            error: Some(error),
-        }
-    }
-
-    fn of_system(path: &Path, error: &io::Error) -> Self {
-        Self {
-            line: format!("{} is not used: {error}", path.display()),
-            error: None,
         }
     }
 }

@@ -76,7 +76,7 @@ fn windows(ids: &[u32], start: usize, width: usize) -> HashMap<&[u32], Vec<usize
     windows
 }
 
-/// The longest run around a pair of equal tokens, in front of which it reaches back to `start`.
+/// The longest run around a pair of equal tokens; it begins at `start` or later.
 fn around(new: &[u32], cached: &[u32], start: Cursor, at: Cursor) -> CommonRun {
     let before = new[start.new..at.new].iter().rev();
     let before = before.zip(cached[start.cached..at.cached].iter().rev());

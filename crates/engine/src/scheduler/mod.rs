@@ -1,8 +1,8 @@
 //! Continuous batching: a scheduler for many jobs on one executor.
 //!
 //! A job is a text and the number of its evaluated tokens: a decoding job is a token or two ahead
-//! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches with
-//! rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
+//! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches
+//! with rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
 //! prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
 //! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work,
@@ -459,14 +459,16 @@ impl Batcher {
         }
         let n_known = found.iter().map(|part| part.n).sum::<usize>().max(n);
         let plan = self.plan_moves(&self.queue[i], from, n_known);
-        self.ensure_slot(from, plan.as_ref().map(|plan| plan.donor));
+        let donor = plan.as_ref().map(|plan| plan.donor);
+        self.ensure_slot(from, donor);
         let job = self.queue.remove(i).expect("it was just looked at");
-        let slot = self.slots.acquire(job, from, self.executor.as_mut());
+        let slot = self.slots.acquire(job, from, donor, self.executor.as_mut());
         self.counts.n_reused += self.slots.at(slot).n_done as u64;
         self.fill_from_disk(slot, found);
         let place = self.slots.at_mut(slot);
         place.plan_moves(plan);
-        let (n_done, n_approximate) = (place.n_done, place.n_approximate());
+        let n_done = place.n_done;
+        let n_approximate = place.n_approximate();
         self.counts.n_approximate += n_approximate as u64;
         if let Some(job) = &mut place.job {
             job.begin(n_done, n_approximate);
@@ -505,7 +507,7 @@ impl Batcher {
     /// Ensures a slot for a job that starts from this prefix and takes keys from slot `donor`.
     fn ensure_slot(&mut self, from: Option<SlotPrefix>, donor: Option<usize>) {
         match from {
-            Some(source) if self.slots.may_reuse(source) => {
+            Some(source) if self.slots.may_reuse(source, donor) => {
                 if source.n < self.slots.at(source.slot).n_done {
                     self.save(source.slot);
                 }

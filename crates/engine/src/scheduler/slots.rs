@@ -306,8 +306,8 @@ impl SlotTable {
                 false => n.min(slot.n_exact_at_last()),
             }
         };
-        // A sliding window may have freed positions that the prefix needs, and recurrent layers have
-        // their state at checkpoints only.
+        // A sliding window may have freed positions that the prefix needs, and recurrent layers
+        // have their state at checkpoints only.
         let kept = |slot: &Slot| {
             let n = same(slot).min(slot.n_done);
             executor.seqs().keeps(slot.seq, n).unwrap_or(0)
@@ -329,17 +329,19 @@ impl SlotTable {
         }
     }
 
-    /// Puts a job into a prepared slot and returns its index.
+    /// Puts a job into a slot that was made ready with the same prefix and donor of keys. Returns
+    /// its index.
     pub(super) fn acquire(
         &mut self,
         job: Running,
         from: Option<SlotPrefix>,
+        donor: Option<usize>,
         executor: &mut dyn Executor,
     ) -> usize {
         let n_saved = from.map_or(0, |source| self.at(source.slot).n_saved);
         let n_exact = from.map_or(usize::MAX, |source| self.at(source.slot).n_exact);
         let (place, seq) = match from {
-            Some(source) if self.may_reuse(source) => {
+            Some(source) if self.may_reuse(source, donor) => {
                 let slot = self.slots[source.slot].take().expect("it was found there");
                 (source.slot, slot.seq)
             }
@@ -378,12 +380,13 @@ impl SlotTable {
     }
 
     /// Whether a cached prefix may be continued in place: it is used whole, or there is no other
-    /// slot; and no job waits for its keys.
-    pub(super) fn may_reuse(&self, source: SlotPrefix) -> bool {
+    /// slot but that of a text which must stay, `donor`; and no job waits for its keys.
+    pub(super) fn may_reuse(&self, source: SlotPrefix, donor: Option<usize>) -> bool {
         let slot = self.at(source.slot);
-        let is_only = || !self.has_free_slot() && !self.evictable().any(|(i, _)| i != source.slot);
-        let is_idle = slot.job.is_none() && !self.is_donor(source.slot);
-        is_idle && (source.n == slot.n_done || is_only())
+        let is_only =
+            || !self.has_free_slot() && self.oldest_cached([Some(source.slot), donor]).is_none();
+        let must_stay = donor == Some(source.slot) || self.is_donor(source.slot);
+        slot.job.is_none() && !must_stay && (source.n == slot.n_done || is_only())
     }
 
     /// Whether a job takes keys from this slot.
@@ -396,7 +399,7 @@ impl SlotTable {
     /// which it takes keys.
     pub(super) fn can_spare(&self, donor: usize, from: Option<SlotPrefix>) -> bool {
         let spared = [Some(donor), from.map(|from| from.slot)];
-        let continues = |from: SlotPrefix| from.slot != donor && self.may_reuse(from);
+        let continues = |from: SlotPrefix| self.may_reuse(from, Some(donor));
         self.has_free_slot() || self.oldest_cached(spared).is_some() || from.is_some_and(continues)
     }
 

@@ -5,6 +5,8 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
+#[cfg(feature = "cache")]
+use atta_model::Error as ModelError;
 use atta_model::{Ticket, Want};
 
 use super::{LogitRows, Session, executor};
@@ -46,6 +48,10 @@ impl Session {
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
+        #[cfg(feature = "cache")]
+        if self.is_suspended() {
+            return Err(ModelError::Suspended.into());
+        }
         self.take_windows_back()?;
         self.fill_batch(ids, want, checkpoint);
         self.last = None;

@@ -256,7 +256,7 @@ mod tests {
         );
         // One time of eight rows was not enough.
         assert!(second.seconds(8).unwrap() < 3.0);
-        // What is measured counts more.
+        // A measurement counts more.
         second.record(&step(4, 5.0, 2.5));
         assert_eq!(second.seconds(5), Some(2.5));
     }

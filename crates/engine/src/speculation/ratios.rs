@@ -1,7 +1,8 @@
 //! Times of steps by rows, as ratios to the time of one row: what a run tells later ones.
 //!
-//! Knows no file and no seconds. The one idea: a ratio is a property of the machine and its kernels,
-//! while seconds are also those of the hour, so a later run needs its own time of one row only.
+//! Knows no file and no seconds. The one idea: a ratio is a property of the machine and its
+//! kernels, while seconds are also those of the hour, so a later run needs its own time of one row
+//! only.
 
 use super::costs::MAX_ROWS;
 

@@ -389,8 +389,8 @@ mod tests {
     }
 
     /// No constraint: every token is a choice.
-    fn free(draft: &mut Vec<u32>, _: usize) -> Vec<bool> {
-        vec![true; draft.len()]
+    fn free() -> impl Fn(&mut Vec<u32>, usize) -> Vec<bool> {
+        |draft, _| vec![true; draft.len()]
     }
 
     /// Writes a text of ones, where a step of n rows takes 1 + `per_row` (n - 1) seconds. Returns
@@ -409,7 +409,7 @@ mod tests {
                 n_texts: 1,
                 n_max: 8,
             };
-            let draft = speculator.propose(&text, room, &costs, &free);
+            let draft = speculator.propose(&text, room, &costs, &free());
             let n = draft.len();
             let n_right = draft.iter().take_while(|&&id| id == 1).count();
             speculator.judged(n_right, n);
@@ -522,6 +522,6 @@ mod tests {
             n_max: 8,
         };
         let costs = StepCosts::new();
-        assert!(speculator.propose(&[1], room, &costs, &free).is_empty());
+        assert!(speculator.propose(&[1], room, &costs, &free()).is_empty());
     }
 }

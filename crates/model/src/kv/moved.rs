@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{Error, SeqId};
 
-/// A run of positions within one block before and one block behind the move.
+/// Positions in a row within one block before and one block behind the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct Stretch {
     from: usize,
     to: usize,
     n: usize,
@@ -140,7 +140,7 @@ fn copy_rows(
     positions: Range<usize>,
     to: usize,
 ) {
-    for Run { from, to, n } in runs(positions, to) {
+    for Stretch { from, to, n } in runs(positions, to) {
         let [from_block, to_block] = [tables.from[from / BLOCK_LEN], tables.to[to / BLOCK_LEN]];
         let [from, to] = [from, to].map(|pos| pos % BLOCK_LEN);
         for part in place.parts() {
@@ -154,13 +154,13 @@ fn copy_rows(
 }
 
 /// Divides a move of `positions` to those from `to` on where either meets the end of a block.
-fn runs(positions: Range<usize>, to: usize) -> impl Iterator<Item = Run> {
+fn runs(positions: Range<usize>, to: usize) -> impl Iterator<Item = Stretch> {
     let mut from = positions.start;
     std::iter::from_fn(move || {
         let to = to + (from - positions.start);
         let left = |pos: usize| BLOCK_LEN - pos % BLOCK_LEN;
         let n = (positions.end - from).min(left(from)).min(left(to));
-        let run = Run { from, to, n };
+        let run = Stretch { from, to, n };
         from += n;
         (n > 0).then_some(run)
     })
