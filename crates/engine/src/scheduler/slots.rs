@@ -142,8 +142,7 @@ impl Slot {
         is_due
     }
 
-    /// Position in front of which rows stop: the end of the text, keys to move, or a prefix to keep
-    /// apart.
+    /// Position at which rows stop: the end of the text, keys to move, or a prefix to keep apart.
     fn end_of_rows(&self) -> usize {
         let to = self.next_run().map_or(usize::MAX, |run| run.to);
         let anchor = self.anchor.unwrap_or(usize::MAX);
