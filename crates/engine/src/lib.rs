@@ -71,7 +71,8 @@ pub use atta_model::{
 };
 pub use atta_store::{
     Budget, BudgetItem, Damage, DamagedPart, Error as StoreError, Io, ModelFiles, ModelSource,
-    ReadAt, ReadMethod, catch_bus_errors, disk_rate, give_back_memory, system,
+    ReadAt, ReadMethod, catch_bus_errors, disk_rate, give_back_memory, return_large_buffers,
+    system,
 };
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;

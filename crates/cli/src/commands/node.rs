@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta::{Budget, KvType, LoadOptions};
+use atta::{Budget, KvType, LoadOptions, return_large_buffers};
 use atta_cluster::{
     PartLinks, SharedStates, StatesFolder,
     control::{Control, ControlError, Switchboard},
@@ -127,6 +127,8 @@ pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
     if args.install {
         return unit::install(&args, is_first);
     }
+    // Rings come and go for weeks, on boards with little memory.
+    return_large_buffers();
     let listen = listen(args.listen.as_deref(), args.public)?;
     let mut role = NodeRole {
         name,

@@ -12,6 +12,6 @@ mod map;
 mod region;
 
 pub use bus::catch_bus_errors;
-pub use heap::give_back_memory;
+pub use heap::{give_back_memory, return_large_buffers};
 pub(crate) use map::Map;
 pub(crate) use region::{ALIGN, Slot};

@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 
+#[cfg(target_os = "macos")]
 use libc::{
     HOST_VM_INFO64, HOST_VM_INFO64_COUNT, KERN_SUCCESS, host_statistics64, vm_statistics64,
 };
@@ -12,6 +13,7 @@ use crate::system::{MachineMemory, Usage};
 
 unsafe extern "C" {
     // In libc only with a note that another crate has it, which would be one for one function.
+    #[cfg(target_os = "macos")]
     fn mach_host_self() -> libc::mach_port_t;
     #[cfg(not(target_os = "macos"))]
     fn os_proc_available_memory() -> libc::size_t;
