@@ -58,7 +58,7 @@ pub(super) struct Hold {
     held: Option<Held>,
     warm: Option<Warm>,
     last: Option<JoinHandle<()>>,
-    /// When the last ring was released, until the memory that its threads freed later is given back.
+    /// When the last ring was released, until memory that its threads freed later is given back.
     released: Option<Instant>,
 }
 
