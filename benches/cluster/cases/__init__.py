@@ -8,6 +8,7 @@ CASES = {
     "network": exact.network,
     "lanes": lanes.lanes,
     "overhead": speed.overhead,
+    "rows": speed.rows,
     "prompt": speed.prompt,
     "guesses": speed.guesses,
     "writers": speed.writers,

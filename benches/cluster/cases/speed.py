@@ -65,6 +65,40 @@ def overhead(bench: Bench) -> None:
     )
 
 
+def rows(bench: Bench) -> None:
+    """One writer on two nodes that share every layer by rows, against one process with one thread and with two."""
+    n = bench.options.tokens or 128
+    with bench.world() as world:
+        world.machine(LEAD)
+        for cpu, name in enumerate(["pi1", "pi2"]):
+            world.machine(name, cpus=str(cpu))
+            world.node(name, models=bench.models)
+        ring = ["--ring=pi1,pi2", "--split", "rows"]
+        world.run(bench.text(8), ring)
+        bench.begin_timing()
+        values = bench.rounds({
+            "ring": lambda: world.run(bench.text(n), ring),
+            "one": lambda: world.run(bench.text(n)),
+            "two": lambda: world.run(bench.text(n, "-j", "2")),
+        })  # fmt: skip
+    if any(run.text != values["one"][0].text for runs in values.values() for run in runs):
+        raise Failure("a text is another one")
+    rates = {name: [rate(run, "decode_tok_s") for run in runs] for name, runs in values.items()}
+    ratio, threads = median_ratio(rates["ring"], rates["one"]), median_ratio(rates["two"], rates["one"])
+    bench.report.add(
+        Row(
+            "rows",
+            "one writer, 2 nodes × 1 thread by rows, in times one process × 1 thread",
+            f"{ratio:.2f} (two threads: {threads:.2f})",
+            f"≥ {0.8 * threads:.2f} = 0.8 × two threads",
+            "",
+            ratio >= 0.8 * threads,
+            bench.load,
+            numbers=rates,
+        )
+    )
+
+
 def split(layers: dict[str, int]) -> str:
     return "layers " + " + ".join(str(n) for n in layers.values())
 
