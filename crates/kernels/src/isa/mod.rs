@@ -137,6 +137,9 @@ pub(crate) trait Wide: Row {
     type F8: Copy;
     /// Whether codes that are not at most 127 are multiplied as signed bytes.
     const SIGNED: bool = false;
+    /// Whether the groups of one weight row are multiplied before those of the next, because more
+    /// do not fit the registers; else those of four rows in turn.
+    const ROW_BY_ROW: bool = true;
 
     /// Sums whose total is `total`.
     fn start(self, total: i32) -> Self::A;

@@ -247,6 +247,8 @@ impl<D: Dot> Wide for Neon<D> {
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
     const SIGNED: bool = D::SIGNED;
+    // Of the others most find independent products by themselves.
+    const ROW_BY_ROW: bool = !D::PAIRS;
 
     #[inline(always)]
     fn dot_scaled(
