@@ -2,7 +2,7 @@
 # Everything is built once: what would make the next build shorter only fills the disk.
 export CARGO_INCREMENTAL=0
 
-# Systems for which we only check that the code compiles.
+# Systems for which we only check that the code compiles: the first one in every run.
 targets=(x86_64-pc-windows-gnu aarch64-apple-darwin)
 
 # Processors on which we run tests and the program, by emulation: target, and Debian's name for it.
@@ -40,11 +40,16 @@ install_packages() {
     command -v node >/dev/null || missing+=(nodejs)
     command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
     python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
-    [[ ${#missing[@]} -eq 0 ]] && return
+    install_debian "${missing[@]}"
+}
+
+# Debian's packages of these names.
+install_debian() {
+    [[ $# -gt 0 ]] || return 0
     local root=()
     [[ $EUID -eq 0 ]] || root=(sudo)
     "${root[@]}" apt-get update -q
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
 install_toolchain() {
@@ -59,6 +64,16 @@ install_toolchain() {
     for target in "${targets[@]}" "${@%:*}"; do
         grep -qx "$target" <<<"$installed" || rustup target add "$target"
     done
+}
+
+# Checks that the code compiles for these systems. A check links nothing, so that the C in *ring* need not be compiled:
+# `true` stands for their compilers.
+check_targets() {
+    local target compilers=()
+    for target in "$@"; do
+        compilers+=("CC_${target//-/_}=true" "AR_${target//-/_}=true")
+    done
+    step env "${compilers[@]}" cargo check --workspace "${@/#/--target=}"
 }
 
 # The clients that people have, against the program `$1`: libraries, requests made up from its own document, and a browser;

@@ -98,7 +98,7 @@ def all_ask(path: str, n_clients: int, n: int) -> Served:
 def server(world, model: str, ring: list[str] | None, n_clients: int):
     """`atta serve` on the coordinator; the path of its socket. It ends with the block."""
     path = world.machines[LEAD].home / "serve.sock"
-    args = ["serve", model, "--unix", str(path), "-c", "512", "-j", "1", "--parallel", str(n_clients), "--contexts", str(n_clients)]
+    args = ["serve", model, "--unix", str(path), "--no-cache", "-c", "512", "-j", "1", "--parallel", str(n_clients), "--contexts", str(n_clients)]
     program = world.begin(args, ring)
     if not program.wait(lambda: program.chunks, 120) or program.is_over:
         raise Failure(f"atta serve: {program.said[-400:]}")

@@ -106,7 +106,7 @@ def running(command, **options):
 @contextlib.contextmanager
 def atta(args, more, _n):
     model = [] if args.model == "-" else [args.model]
-    command = [args.atta, "serve", *model, "--port", "0", *(option for option in more if option != "--")]
+    command = [args.atta, "serve", *model, "--port", "0", "--no-cache", *(option for option in more if option != "--")]
     with running(command, stdout=subprocess.PIPE) as server:
         host, port = server.stdout.readline().strip().removeprefix("http://").rsplit(":", 1)
         yield (host, int(port)), server.pid

@@ -1,8 +1,8 @@
-//! Arbitrary bytes as a question or an answer between nodes, as they are and as the body of a
-//! message of this version. A message that is read is written back, and read again as the same.
+//! Arbitrary bytes as a question, a wish or an answer between nodes, as they are and as the body of
+//! a message of this version. A message that is read is written back, and read again as the same.
 #![no_main]
 
-use atta_cluster::wire::message::{Answer, Question};
+use atta_cluster::wire::message::{Answer, PartRequest, Question};
 use libfuzzer_sys::fuzz_target;
 
 fn check(bytes: &[u8]) {
@@ -11,6 +11,11 @@ fn check(bytes: &[u8]) {
         if let Ok(again) = question.to_bytes() {
             assert_eq!(Question::parse(&again), Ok(question));
         }
+    }
+    if let Ok(request) = PartRequest::parse(bytes)
+        && let Ok(again) = request.to_bytes()
+    {
+        assert_eq!(PartRequest::parse(&again), Ok(request));
     }
     if let Ok(answer) = Answer::parse(bytes)
         && let Ok(again) = answer.to_bytes()

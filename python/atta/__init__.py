@@ -15,8 +15,9 @@ from ._errors import (
     MemoryBudgetError,
     ModelError,
     RequestError,
+    SuspendedError,
 )
-from ._model import Event, Generation, Model, Responses, Sampler, Session
+from ._model import Event, Generation, Heat, Model, Responses, Sampler, Session
 from ._native import version as _version
 from .llama import (
     Llama,
@@ -35,6 +36,7 @@ __all__ = [
     "ContextError",
     "Event",
     "Generation",
+    "Heat",
     "InternalError",
     "InvalidError",
     "Llama",
@@ -49,4 +51,5 @@ __all__ = [
     "Sampler",
     "Session",
     "StoppingCriteriaList",
+    "SuspendedError",
 ]

@@ -41,3 +41,7 @@ class RequestError(AttaError, ValueError):
 
 class InternalError(AttaError):
     """A bug in atta."""
+
+
+class SuspendedError(AttaError):
+    """The session is suspended, and must be resumed first."""

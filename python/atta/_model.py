@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import enum
 import functools
 import json
 import os
@@ -29,13 +30,16 @@ from typing import (
 )
 
 from . import _native
-from ._errors import AbsentError, InvalidError, RequestError
+from ._errors import AbsentError, InvalidError, RequestError, SuspendedError
 from ._native import END, PATIENCE, PENDING, Handle, RawEvent, lib
 
 T = TypeVar("T")
 
 PROMPT, TEXT, TOKEN, NOTE, JSON, DONE = range(6)
 _KINDS = ("prompt", "text", "token", "note", "json", "done")
+
+#: A path of a file.
+FilePath = Union[str, "os.PathLike[str]"]
 
 Message = Dict[str, Any]
 Json = Dict[str, Any]
@@ -60,6 +64,23 @@ class Event(NamedTuple):
     n_done: int
     #: Tokens in all.
     n_total: int
+
+
+class Heat(enum.IntEnum):
+    """How hot the machine is, as phones tell their apps. No text changes by it."""
+
+    #: All threads compute.
+    NOMINAL = 0
+    #: Half of the threads.
+    ELEVATED = 1
+    #: A quarter of the threads, which rest after each step for as long as it took.
+    CRITICAL = 2
+    #: Nothing is generated until the level falls: iterators wait.
+    EMERGENCY = 3
+
+
+def _path(path: Optional[FilePath]) -> Optional[bytes]:
+    return None if path is None else os.fsencode(path)
 
 
 class _Owned:
@@ -145,6 +166,9 @@ class _Stream(Generic[T]):
     def __next__(self) -> T:
         try:
             return self._step()
+        except SuspendedError:
+            # It goes on when it is resumed.
+            raise
         except BaseException:
             # The end, an error, or Ctrl-C.
             self.close()
@@ -212,6 +236,14 @@ class Generation(_Stream[Event]):
         if event.kind == "done":
             self.summary = json.loads(event.text)
         return event
+
+    def suspend(self, path: Optional[FilePath] = None) -> None:
+        """Frees the memory of the session's state between two events, as `Session.suspend`."""
+        _native.call("generation_suspend", self._events._open(), _path(path))
+
+    def resume(self) -> None:
+        """Restores the state: the text goes on with the same bits."""
+        _native.call("generation_resume", self._events._open())
 
     def texts(self) -> Iterator[str]:
         """The pieces of the text."""
@@ -308,6 +340,21 @@ class Session(_Owned):
         """Replaces the text by one that `save` returned, of the same model and version."""
         _native.call("session_load", self._open(), bytes(state), len(state))
 
+    def set_lora(self, adapters: Sequence[Json]) -> None:
+        """Sets the LoRA adapters among the model's: `{"name": …, "scale": …}`, in order. With
+        others than before the session becomes empty."""
+        _native.call("session_set_lora", self._open(), *_body(list(adapters)))
+
+    def suspend(self, path: Optional[FilePath] = None) -> None:
+        """Frees the memory of the state until `resume`; what needs it raises `SuspendedError`
+        meanwhile. The state is kept in the file, or the text is evaluated again without one. A
+        later process may give the bytes of the file to `load`."""
+        _native.call("session_suspend", self._open(), _path(path))
+
+    def resume(self) -> None:
+        """Restores the state, and removes its file: the text goes on with the same bits."""
+        _native.call("session_resume", self._open())
+
     def generate(
         self, prompt: Union[None, str, Sequence[int]] = None, **fields: Any
     ) -> Generation:
@@ -325,7 +372,7 @@ class Model(_Owned):
 
     def __init__(
         self,
-        path: Union[str, "os.PathLike[str]"],
+        path: FilePath,
         *,
         ctx: Optional[int] = None,
         batch: Optional[int] = None,
@@ -340,13 +387,16 @@ class Model(_Owned):
         isa: Optional[str] = None,
         chat_template: Optional[str] = None,
         name: Optional[str] = None,
+        lora: Sequence[Json] = (),
         verify: bool = False,
         prewarm: bool = False,
         shrink: bool = False,
     ) -> None:
         given = dict(locals())
-        skipped = ("self", "path", "verify", "prewarm", "shrink")
+        skipped = ("self", "path", "lora", "verify", "prewarm", "shrink")
         values = {name: value for name, value in given.items() if name not in skipped}
+        if lora:
+            values["lora"] = json.dumps([{**one, "path": os.fspath(one["path"])} for one in lora])
         switches = {"verify": verify, "prewarm": prewarm, "shrink": shrink}
         values.update({name: True for name, is_on in switches.items() if is_on})
         options = _native.options(values)
@@ -384,6 +434,20 @@ class Model(_Owned):
     def metadata(self) -> Json:
         """The metadata of the file, without arrays."""
         return json.loads(self.text("metadata") or "{}")
+
+    def suspend(self) -> None:
+        """Frees the KV cache of requests, which the next one makes again. `BusyError` while a
+        request is not over; sessions are suspended by `Session.suspend`."""
+        _native.call("model_suspend", self._open())
+
+    @property
+    def heat(self) -> Heat:
+        """How hot the machine is, as was said last."""
+        return Heat(self._number("heat"))
+
+    @heat.setter
+    def heat(self, heat: Heat) -> None:
+        _native.call("model_set_heat", self._open(), int(heat))
 
     def tokenize(
         self, text: Union[str, bytes], *, special: bool = False, bos: bool = False

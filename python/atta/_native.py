@@ -23,6 +23,7 @@ from ._errors import (
     MemoryBudgetError,
     ModelError,
     RequestError,
+    SuspendedError,
 )
 
 try:
@@ -47,6 +48,7 @@ _EXCEPTIONS: Dict[int, Type[AttaError]] = {
     8: ContextError,
     9: RequestError,
     11: InternalError,
+    12: SuspendedError,
 }
 
 Handle = ctypes.c_void_p
@@ -90,6 +92,13 @@ _STATUS_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "session_truncate": (*_H, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)),
     "session_save": (*_H, *_OUT),
     "session_load": (*_H, *_TEXT),
+    "session_set_lora": (*_H, *_TEXT),
+    "session_suspend": (*_H, *_NAME),
+    "session_resume": _H,
+    "generation_suspend": (*_H, *_NAME),
+    "generation_resume": _H,
+    "model_suspend": _H,
+    "model_set_heat": (*_H, ctypes.c_int32),
     "sampler_new": (*_H, *_TEXT, *_OUT),
     "sampler_sample": (*_H, *_H, ctypes.POINTER(ctypes.c_uint32)),
     "sampler_choose": (*_H, *_TOKENS, *_TOKENS, ctypes.POINTER(ctypes.c_uint32)),

@@ -76,8 +76,6 @@ _REFUSED: Dict[str, Any] = {
     "yarn_orig_ctx": 0,
     "last_n_tokens_size": 64,
     "lora_base": None,
-    "lora_scale": 1.0,
-    "lora_path": None,
     "chat_handler": None,
     "tokenizer": None,
     "spm_infill": False,
@@ -245,6 +243,8 @@ class Llama:
         type_v: Optional[int] = None,
         rope_freq_base: float = 0.0,
         rope_freq_scale: float = 0.0,
+        lora_path: Optional[str] = None,
+        lora_scale: float = 1.0,
         ram_budget: Optional[int] = None,
         verbose: bool = True,
         **kwargs: Any,
@@ -254,6 +254,7 @@ class Llama:
             n_threads=n_threads, use_mmap=use_mmap, logits_all=logits_all, embedding=embedding,
             chat_format=chat_format, chat_template=chat_template, type_k=type_k, type_v=type_v,
             rope_freq_base=rope_freq_base, rope_freq_scale=rope_freq_scale,
+            lora_path=lora_path, lora_scale=lora_scale,
             ram_budget=ram_budget, verbose=verbose,
         )  # fmt: skip
         _check_parameters(kwargs)
@@ -275,6 +276,7 @@ class Llama:
             ram_budget=ram_budget,
             chat_template=chat_template or _chat_template(chat_format),
             name=model_path,
+            lora=[{"path": lora_path, "scale": lora_scale}] if lora_path else (),
         )
         self._n_ctx = n_ctx or self._model.number("n_ctx_train") or 0
         self.n_batch = min(n_batch, self._n_ctx)

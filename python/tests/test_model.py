@@ -8,6 +8,7 @@ import asyncio
 import gc
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -416,12 +417,108 @@ def test_a_library_of_another_abi_is_refused(monkeypatch):
         _native._load()
 
 
+# Phones.
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_session_is_suspended_and_goes_on(model, session, tmp_path, to_file):
+    path = tmp_path / "state" if to_file else None
+    expected = text(model)
+    generation = session.generate(PROMPT, max_tokens=16, **GREEDY)
+    pieces = [event.text for _, event in zip(range(9), generation) if event.kind == "text"]
+    used = model.number("ram_used")
+    generation.suspend(path)
+    assert model.number("ram_used") < used
+    with pytest.raises(atta.SuspendedError):
+        next(generation)
+    generation.resume()
+    assert "".join(pieces) + "".join(generation.texts()) == expected
+    session.suspend(path)
+    with pytest.raises(atta.SuspendedError):
+        session.append([1])
+    session.resume()
+    session.append([1])
+
+
+def test_a_later_process_loads_a_suspended_session(model, tmp_path):
+    with model.session() as session:
+        session.append(model.tokenize(PROMPT))
+        session.suspend(tmp_path / "state")
+    with model.session() as later:
+        later.load((tmp_path / "state").read_bytes())
+        assert later.tokens == model.tokenize(PROMPT)
+
+
+def test_requests_give_their_memory_back(model):
+    before = model.chat(MESSAGES, max_tokens=4, **GREEDY)["choices"]
+    used = model.number("ram_used")
+    model.suspend()
+    assert model.number("ram_used") < used
+    assert model.chat(MESSAGES, max_tokens=4, **GREEDY)["choices"] == before
+
+
+def test_heat_pauses_and_changes_no_text(model, session):
+    expected = text(model)
+    model.heat = atta.Heat.CRITICAL
+    assert text(model) == expected
+    model.heat = atta.Heat.EMERGENCY
+    cooler = threading.Timer(0.2, setattr, (model, "heat", atta.Heat.NOMINAL))
+    cooler.start()
+    assert "".join(session.generate(PROMPT, max_tokens=16, **GREEDY).texts()) == expected
+    assert model.heat is atta.Heat.NOMINAL
+    with pytest.raises(atta.InvalidError):
+        model.heat = 4
+
+
+# Adapters.
+
+
+def write_adapter(path, d_model, n_layers):
+    """A LoRA adapter of rank 1 for the queries, as a GGUF file."""
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    pairs = {"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora"}
+    head = b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in pairs.items())
+    head += text("adapter.lora.alpha") + struct.pack("<If", 6, 1.0)
+    infos, data = b"", b""
+    for layer in range(n_layers):
+        for end, dims in (("lora_a", (d_model, 1)), ("lora_b", (1, d_model))):
+            infos += text(f"blk.{layer}.attn_q.weight.{end}")
+            infos += struct.pack("<IQQIQ", 2, *dims, 0, len(data))
+            data += struct.pack("<f", 0.5) * d_model
+            data += bytes(-len(data) % 32)
+    start = b"GGUF" + struct.pack("<IQQ", 3, 2 * n_layers, len(pairs) + 1) + head + infos
+    path.write_bytes(start + bytes(-len(start) % 32) + data)
+
+
+@pytest.mark.skipif(not IS_DEFAULT, reason="an adapter for another model")
+def test_adapters_change_texts_that_have_them(model, tmp_path):
+    path, expected = tmp_path / "tale.gguf", text(model)
+    sizes = (model.metadata[f"llama.{name}"] for name in ("embedding_length", "block_count"))
+    write_adapter(path, *sizes)
+    lora = [{"path": path, "name": "tale", "scale": 0}]
+    with atta.Model(MODEL, ctx=256, threads=1, lora=lora) as adapted:
+        assert text(adapted) == expected
+        with adapted.session() as session:
+            session.set_lora([{"name": "tale"}])
+            found = "".join(session.generate(PROMPT, max_tokens=16, **GREEDY).texts())
+            assert found != expected
+            with pytest.raises(atta.RequestError, match="tale"):
+                session.set_lora([{"name": "song"}])
+    with atta.Llama(MODEL, n_ctx=64, lora_path=str(path)) as llama:
+        assert llama(PROMPT, max_tokens=16, temperature=0.0)["choices"][0]["text"] != expected
+    with pytest.raises(atta.ModelError, match="nowhere"):
+        atta.Llama(MODEL, n_ctx=64, lora_path="/nowhere")
+
+
 # What `Llama` refuses or ignores.
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"rope_freq_base": 1e6}, {"lora_path": "a"}, {"vocab_only": True}, {"chat_format": "vicuna"}],
+    [{"rope_freq_base": 1e6}, {"lora_base": "a"}, {"vocab_only": True}, {"chat_format": "vicuna"}],
 )
 def test_what_would_change_the_text_is_refused(arguments):
     with pytest.raises(NotImplementedError):

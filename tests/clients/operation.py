@@ -430,6 +430,8 @@ def test_a_browser_may_ask_before_it_sends_a_key(server: Server):
         assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == "*", answer.headers
     refused = refusal_of(server, "--port", "0", "--allow-origin", "*")
     assert refused.returncode not in (0, 101) and "--api-key" in refused.stderr, refused
+    refused = refusal_of(server, "--port", "0", "--allow-host", "http://llm.example")
+    assert refused.returncode not in (0, 101) and "--allow-host http://llm.example: expected NAME" in refused.stderr, refused
 
 
 def test_names_that_were_bent_here_get_nothing(server: Server):

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from serving import Server
 
 FINISHED = ".turn.assistant:last-child:not([data-state=live])"
 COMPLETIONS = "**/v1/chat/completions"
+PROMPT_TOKENS = "**/v1/chat/completions/input_tokens"
+VENDOR = Path(__file__).resolve().parents[2] / "tools/page/vendor.py"
 HOSTILE = """# Title <img src=x onerror="window.pwned=1">
 
 <script>window.pwned=2</script> and **bold <b onclick=alert(1)>text</b>**, [bad](javascript:window.pwned=3),
@@ -27,6 +30,7 @@ HOSTILE = """# Title <img src=x onerror="window.pwned=1">
 - one
   1. nested
 - two
+- [x] three
 
 | a | b |
 |---|--:|
@@ -37,6 +41,19 @@ HOSTILE = """# Title <img src=x onerror="window.pwned=1">
 ```html
 <img src=x onerror=window.pwned=5>
 ```
+"""
+
+
+MATHS = r"""From \(a^2 + b^2\) to \[ x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}, \quad y_1 \, y_2 \]
+
+$$
+\begin{aligned} f(x) &= \sum_{n=0}^\infty a_n x^n \\ &= 1 \end{aligned}
+$$
+
+1. In a list, $\mathcal{O}(n)$ and $\mathbb{R}$:
+   \[ \left( \int_0^1 x\,dx \right)^2 \]
+
+It costs $5, or $10 for two, not `$x$`. \(\href{javascript:window.pwned=7}{h}\) \(\frac{\)
 """
 
 
@@ -96,11 +113,12 @@ def saved(page: Page) -> list[dict]:
         .map((key) => JSON.parse(localStorage[key])).sort((a, b) => b.updated - a.updated)[0].messages""")
 
 
-def answer_with(page: Page, *deltas: dict) -> list[dict]:
+def answer_with(page: Page, *deltas: dict, timings: dict | None = None) -> list[dict]:
     """Has the next requests answered with these pieces; returns the list that the requests will be put into."""
     requests: list[dict] = []
     chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    chunks.append({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(deltas), "total_tokens": 7 + len(deltas)}})
+    usage = {"prompt_tokens": 7, "completion_tokens": len(deltas), "total_tokens": 7 + len(deltas)}
+    chunks.append({"choices": [], "usage": usage, "timings": timings})
     body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
 
     def fulfil(route):
@@ -116,6 +134,13 @@ def check_policy(site: Browser) -> None:
     page = site.open()
     policy = page.request.get(site.url).headers.get("content-security-policy", "")
     assert "default-src 'self'" in policy and "unsafe" not in policy, f"content security policy: {policy!r}"
+    refused = page.evaluate("() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } }")
+    assert refused == "TypeError", "markup comes into the page past DOMPurify"
+    site.complaints.clear()
+
+
+def check_libraries(_: Browser) -> None:
+    subprocess.run([sys.executable, VENDOR, "--check"], check=True)
 
 
 def check_send(site: Browser) -> None:
@@ -184,16 +209,17 @@ def check_markdown(site: Browser) -> None:
     finish(page)
     thread = page.locator("#thread")
     assert thread.locator("img, script, iframe, b, svg, [onerror], [onclick], [onload]").count() == 0, "markup came through"
+    expect(thread.locator(".assistant")).to_contain_text("<script>window.pwned=2</script>")
     links = thread.locator("a").evaluate_all("(all) => all.map((a) => [a.href, a.rel])")
     assert links == [["https://example.org/a_(b)", "noopener noreferrer"]], f"links: {links}"
-    for selector in ["h3", "strong", "ul > li > ol > li", "table td.right", "blockquote", ".code code", "p > code"]:
+    for selector in ["h3", "strong", "ul > li > ol > li", "li.task input[checked]", "table td[align=right]", "blockquote", ".code code", "p > code"]:
         assert thread.locator(selector).count(), f"no {selector}"
     assert page.evaluate("window.pwned") is None, "a script ran"
     site.shoot(page, "markdown")
-    check_prefixes(page)
+    check_prefixes(page, HOSTILE + "\n[a link][1] and\n\nmore\n\n[1]: https://example.org/b\n")
 
 
-def check_prefixes(page: Page) -> None:
+def check_prefixes(page: Page, text: str) -> None:
     """What has come piece by piece must look as if it had come at once."""
     same = page.evaluate("""async (text) => {
         const { Markdown } = await import('/markdown.js');
@@ -203,8 +229,103 @@ def check_prefixes(page: Page) -> None:
         view.update(text, false);
         new Markdown(fast).update(text, false);
         return slow.innerHTML === fast.innerHTML;
-    }""", HOSTILE)
+    }""", text)
     assert same, "the text that came in pieces looks different"
+
+
+def check_deep_markdown(site: Browser) -> None:
+    page = site.open()
+    deep = "> " * 5000 + "deep"
+    answer_with(page, {"content": deep})
+    say(page, "Hello")
+    finish(page)
+    expect(page.locator(".assistant .body")).to_have_text(deep)
+
+
+def check_maths(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, *({"content": MATHS[i : i + 5]} for i in range(0, len(MATHS), 5)))
+    say(page, "Solve it.")
+    finish(page)
+    text = page.locator(".turn.assistant")
+    expect(text.locator(".katex")).to_have_count(7)
+    expect(text.locator(".math.display .katex")).to_have_count(3)
+    expect(text).to_contain_text("It costs $5, or $10 for two, not $x$.")
+    expect(text.locator(".math").last).to_have_text(r"\frac{")
+    assert text.locator("a").count() == 0, "TeX made a link"
+    copied = page.evaluate("""() => {
+        const event = new ClipboardEvent('copy', { bubbles: true, cancelable: true, clipboardData: new DataTransfer() });
+        getSelection().selectAllChildren(document.querySelector('.assistant .body'));
+        document.querySelector('.assistant .body').dispatchEvent(event);
+        return event.clipboardData.getData('text/plain');
+    }""")
+    assert copied.startswith("From $a^2 + b^2$ to") and r"$$\left(" in copied, copied
+    site.shoot(page, "maths")
+    check_prefixes(page, MATHS)
+
+
+def check_speed(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, *[{"content": "a"}] * 5, timings={"prompt_ms": 1500.0, "predicted_ms": 200.0})
+    say(page, "Hello")
+    finish(page)
+    expect(page.locator(".stats")).to_have_text("5 tokens · 20.0 tokens/s · prompt 7 in 1.5 s")
+    expect(page.locator("#context")).to_contain_text("12 /")
+
+
+def check_meter_while_the_prompt_is_read(site: Browser) -> None:
+    page = site.open()
+    page.route(COMPLETIONS, lambda route: None)
+    page.route(PROMPT_TOKENS, lambda route: route.fulfill(json={"input_tokens": 123}))
+    say(page, "Hello")
+    expect(page.locator("#context")).to_contain_text("123 /")
+    page.keyboard.press("Escape")
+    finish(page, "stopped")
+    expect(page.locator("#context")).to_contain_text("123 /")
+
+
+def check_drafts(site: Browser) -> None:
+    page = site.open()
+    page.fill("#input", "of the next one")
+    page.reload()
+    expect(page.locator("#input")).to_have_value("of the next one")
+    answer_with(page, {"content": "Fine."})
+    page.press("#input", "Enter")
+    finish(page)
+    page.fill("#input", "of this one")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#input")).to_have_value("")
+    page.go_back()
+    expect(page.locator("#input")).to_have_value("of this one")
+
+
+def check_versions(site: Browser) -> None:
+    page = site.open()
+    for text in ["first", "second"]:
+        answer_with(page, {"content": text})
+        say(page, "Hello") if text == "first" else page.get_by_role("button", name="Regenerate").click()
+        finish(page)
+    answer_with(page, {"content": "third"})
+    page.locator(".turn.user").get_by_role("button", name="Edit").click()
+    page.keyboard.type(" there")
+    page.keyboard.press("Enter")
+    finish(page)
+    user, answer = page.locator(".turn.user"), page.locator(".turn.assistant")
+    expect(user.locator(".versions")).to_contain_text("2 / 2")
+    expect(answer.locator(".versions")).to_have_count(0)
+    user.get_by_label("Version before").click()
+    expect(user.locator(".body")).to_have_text("Hello")
+    expect(answer.locator(".versions")).to_contain_text("2 / 2")
+    answer.get_by_label("Version before").click()
+    page.reload()
+    expect(answer.locator(".body")).to_have_text("first")
+    requests = answer_with(page, {"content": "fourth"})
+    answer.get_by_role("button", name="Edit").click()
+    page.get_by_label("Edit the answer").fill("mine")
+    page.get_by_role("button", name="Save").click()
+    say(page, "And?")
+    finish(page)
+    assert [message["content"] for message in requests[0]["messages"]] == ["Hello", "mine", "And?"], requests
 
 
 def check_tools(site: Browser) -> None:
@@ -285,6 +406,53 @@ def check_conversations(site: Browser) -> None:
     expect(page.locator("#chats li")).to_have_count(1)
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#chats li")).to_have_count(2)
+
+
+def check_search_and_import(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, {"content": "An ant."})
+    for text in ["first", "second"]:
+        say(page, text)
+        finish(page)
+        page.keyboard.press("Control+k")
+    rows = page.locator("#chats li")
+    page.fill("#search", "ANT second")
+    expect(rows).to_have_count(1)
+    page.fill("#search", "bee")
+    expect(rows).to_have_text("None has these words.")
+    page.fill("#search", "")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    page.set_input_files("#file", download.value.path())
+    expect(page.locator("#notice")).to_contain_text("2 are here already")
+    hostile = {"messages": [{"role": "user", "content": "<img src=x onerror=window.pwned=8>"}]}
+    page.set_input_files("#file", {"name": "a.json", "mimeType": "application/json", "buffer": json.dumps(hostile).encode()})
+    expect(page.locator(".turn.user .body")).to_have_text("<img src=x onerror=window.pwned=8>")
+    expect(rows).to_have_count(3)
+    page.set_input_files("#file", {"name": "b.json", "mimeType": "application/json", "buffer": b'[{"messages": [{"role": 1}]}]'})
+    expect(page.locator("#notice")).to_contain_text("cannot be imported")
+    expect(rows).to_have_count(3)
+
+
+def check_addresses(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, {"content": "Fine."})
+    say(page, "first")
+    finish(page)
+    first = page.url
+    page.keyboard.press("Control+k")
+    assert "#" not in page.url, page.url
+    other = page.context.new_page()
+    other.goto(first)
+    expect(other.locator(".turn.user .body")).to_have_text("first")
+    say(page, "second")
+    finish(page)
+    expect(other.locator("#chats li")).to_have_count(2)
+    page.go_back()
+    page.go_back()
+    expect(page.locator(".turn.user .body")).to_have_text("first")
+    page.goto(f"{site.url}#nowhere")
+    expect(page.locator("#notice")).to_contain_text("does not have that conversation")
 
 
 def check_phone(site: Browser) -> None:
@@ -428,9 +596,58 @@ def check_key_of_the_ring(site: Browser) -> None:
     expect(page.locator("#connection")).to_be_hidden()
 
 
-CHECKS = [check_policy, check_send, check_stop, check_regenerate, check_json, check_markdown, check_tools, check_errors,
-          check_keyboard, check_conversations, check_phone, check_dark, check_ring, check_ring_escapes,
-          check_ring_on_a_phone_in_the_dark, check_no_ring, check_link_to_the_ring, check_key_of_the_ring]
+def call(arguments: str) -> dict:
+    return {"id": "abc123def", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+
+
+def all_of_it() -> dict:
+    """A conversation with all that a page can show, in the form of an export."""
+    table = "| Town | °C | Rain |\n|:--|--:|:-:|\n| Lima | 17 | no |\n| Reykjavík | 3 | **yes** |\n\n- [x] asked\n- [ ] packed"
+    stats = {"tokens": 214, "exact": True, "prompt": 1204, "cached": 1100, "wait_ms": 412, "write_ms": 6100}
+    messages = [
+        {"role": "user", "content": "Solve x² + px + q = 0, and show me how.\nThen the weather, please."},
+        {"role": "assistant", "reasoning": "They want the formula first.", "content": MATHS.splitlines()[0], "stats": stats},
+        {"role": "user", "content": "And the weather?"},
+        {"role": "assistant", "content": "", "tool_calls": [call('{"city": "Lima", "days": [1, 2]}')]},
+        {"role": "tool", "tool_call_id": "abc123def", "content": "17 °C"},
+        {"role": "assistant", "content": f"## Weather\n\n{table}\n\n```python\nprint(17)  # °C\n```", "stats": stats},
+        {"role": "user", "content": "Again."},
+        {"role": "assistant", "content": "", "error": "the prompt has 5000 tokens, expected at most 4096"},
+    ]
+    return {"title": "Weather and a formula", "messages": messages}
+
+
+STALLED = """(text) => {
+    const ask = window.fetch;
+    const chunks = text.match(/[^]{1,9}/g).map((content) => `data: ${JSON.stringify({choices: [{delta: {content}}]})}\n\n`);
+    const start = (controller) => chunks.forEach((chunk) => controller.enqueue(new TextEncoder().encode(chunk)));
+    window.fetch = async (path, options) => (path.endsWith('/completions') ? new Response(new ReadableStream({ start })) : ask(path, options));
+}"""
+
+
+def take_pictures(site: Browser) -> None:
+    """Pictures to look at, for three widths, light and dark: everything, and an answer that is being written."""
+    file = {"name": "a.json", "mimeType": "application/json", "buffer": json.dumps(all_of_it()).encode()}
+    for width, height in [(1280, 1700), (390, 1900), (320, 1900)]:
+        for scheme in ["light", "dark"]:
+            page = site.open(width, height, scheme=scheme)
+            page.set_input_files("#file", file)
+            expect(page.locator(".turn")).to_have_count(7)
+            expect(page.locator(".katex").first).to_be_attached()
+            page.wait_for_timeout(300)
+            site.shoot(page, f"all-{width}-{scheme}")
+            page.set_viewport_size({"width": width, "height": 700})
+            page.keyboard.press("Control+k")
+            page.evaluate(STALLED, MATHS[: MATHS.index("y_1")])
+            say(page, "Solve it.")
+            expect(page.locator(".math.open")).to_be_attached()
+            site.shoot(page, f"writing-{width}-{scheme}")
+
+
+CHECKS = [check_policy, check_libraries, check_send, check_stop, check_regenerate, check_json, check_markdown, check_deep_markdown,
+          check_maths, check_speed, check_meter_while_the_prompt_is_read, check_drafts, check_versions, check_tools, check_errors,
+          check_keyboard, check_conversations, check_search_and_import, check_addresses, check_phone, check_dark, check_ring,
+          check_ring_escapes, check_ring_on_a_phone_in_the_dark, check_no_ring, check_link_to_the_ring, check_key_of_the_ring]
 
 
 def run(check, site: Browser) -> bool:
@@ -462,7 +679,7 @@ def main() -> int:
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
         site = Browser(browser, f"{server.place}/", shots)
-        passed = [run(check, site) for check in CHECKS]
+        passed = [run(check, site) for check in CHECKS + [take_pictures] * bool(args.shots)]
         browser.close()
     return 0 if all(passed) else 1
 

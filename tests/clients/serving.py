@@ -23,7 +23,9 @@ class Server:
 
     def __init__(self, atta: str, *flags: str, at=("--port", "0")):
         self.atta = atta
-        command = [atta, "serve", *at, *flags]
+        # A prompt of an earlier run would be found on disk.
+        cache = () if "--cache" in flags else ("--no-cache",)
+        command = [atta, "serve", *at, *cache, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.place = self.first_line()
 

@@ -91,7 +91,8 @@ class Rounds:
             for _ in range(n):
                 self.round_of("freeze", self.rng.choice(NODES))
             wait_for(lambda: not any(node["ring"] for node in self.world.listed().values()), 30, 0.2)
-            time.sleep(1)
+            # A node gives memory back a second after its ring.
+            time.sleep(3)
             weights.append({name: weighed(node) for name, node in self.nodes.items()})
         for name, (bytes_before, files_before) in weights[0].items():
             more, files = weights[1][name][0] - bytes_before, weights[1][name][1] - files_before

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 // The version of the binary interface, which a program compares with `atta_abi_version()`.
-// Functions, options and events are added without another one.
+// Functions, options, statuses and events are added without another one.
 #define ATTA_ABI 1
 
 // How a call went.
@@ -49,6 +49,8 @@ enum atta_status
   ATTA_STATUS_FAILED = 10,
   // A bug in atta. The program goes on; the handle may have lost its content.
   ATTA_STATUS_PANIC = 11,
+  // The session is suspended, and must be resumed first.
+  ATTA_STATUS_SUSPENDED = 12,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -84,6 +86,31 @@ enum atta_event_kind
 typedef enum atta_event_kind atta_event_kind;
 #else
 typedef int32_t atta_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How hot the machine is. iOS has these numbers in `ProcessInfo.thermalState`; of Android's
+// `PowerManager.getCurrentThermalStatus`, 0 and 1, 2, 3, and from 4 on are meant.
+enum atta_heat
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // All threads compute.
+  ATTA_HEAT_NOMINAL = 0,
+  // Half of the threads.
+  ATTA_HEAT_ELEVATED = 1,
+  // A quarter of the threads, which rest after each step for as long as it took.
+  ATTA_HEAT_CRITICAL = 2,
+  // Nothing is generated until the level falls: `atta_next` waits, and `atta_next_within` is
+  // ATTA_STATUS_PENDING. Steps that a program takes by itself are as at the level before.
+  ATTA_HEAT_EMERGENCY = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum atta_heat atta_heat;
+#else
+typedef int32_t atta_heat;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -194,6 +221,18 @@ atta_status atta_next_within(const struct atta_generation *generation,
                              struct atta_event *event,
                              size_t event_size);
 
+// As `atta_session_suspend`, between two events of a generation that has the session. The file has
+// the tokens that were evaluated, which may lack the last ones. ATTA_STATUS_INVALID for a request:
+// `atta_model_suspend` frees what requests share.
+//
+// # Safety
+// `path` is NULL, or a NUL ends it.
+atta_status atta_generation_suspend(const struct atta_generation *generation, const char *path);
+
+// As `atta_session_resume`, for a generation that was suspended: the next event is the one that
+// would have come.
+atta_status atta_generation_resume(const struct atta_generation *generation);
+
 // Ends a generation early, from any thread: a call that waits for its next event returns soon,
 // and the events that follow are the last ones. NULL is ignored.
 void atta_cancel(const struct atta_generation *generation);
@@ -213,9 +252,20 @@ atta_status atta_model_open(const char *path,
 // Frees a model. Its sessions and generations keep what they need. NULL is ignored.
 void atta_model_free(struct atta_model *model);
 
+// Frees the KV cache that the requests of a model share, and their buffers, such as when an app
+// goes to the background; the next request makes them again and reads its prompt anew.
+// ATTA_STATUS_BUSY while the generation of a request has neither ended nor is freed. Sessions are
+// suspended by `atta_session_suspend`.
+atta_status atta_model_suspend(const struct atta_model *model);
+
+// Says how hot the machine is, an `atta_heat`, from any thread: hotter machines compute with fewer
+// threads and pause. No text changes by it. It is 0 at first.
+atta_status atta_model_set_heat(const struct atta_model *model, int32_t heat);
+
 // A number of a model: "n_ctx_train", "n_vocab", "n_layers", "d_model", "d_vector", "ram_used"
-// (bytes), "token_bos", "token_eos", "token_eot", "token_unk", "token_pad", "token_nl"; 0 or 1 are
-// "add_bos", "add_eos", "is_encoder" and "is_reranker". ATTA_STATUS_ABSENT without such a token.
+// (bytes), "heat", "token_bos", "token_eos", "token_eot", "token_unk", "token_pad", "token_nl"; 0
+// or 1 are "add_bos", "add_eos", "is_encoder" and "is_reranker". ATTA_STATUS_ABSENT without such a
+// token.
 //
 // # Safety
 // A NUL ends `name`.
@@ -272,8 +322,9 @@ atta_status atta_options_set_u64(struct atta_options *options, const char *name,
 atta_status atta_options_set_f64(struct atta_options *options, const char *name, double value);
 
 // Sets an option to a text: of models and sessions "kv" (f32, f16, q8 or q4); of models "weights"
-// (mapped, resident or streamed), "isa", "chat_template" (chatml, plain, or Jinja) and "name" (of
-// the model in responses).
+// (mapped, resident or streamed), "isa", "chat_template" (chatml, plain, or Jinja), "name" (of the
+// model in responses) and "lora" (adapters: JSON, a list of objects with "path", "name" and
+// "scale"; with a scale of 0 an adapter waits to be named).
 //
 // # Safety
 // A NUL ends `name`, and `value` has `value_size` bytes.
@@ -365,6 +416,30 @@ atta_status atta_session_save(const struct atta_session *session, struct atta_bu
 atta_status atta_session_load(const struct atta_session *session,
                               const uint8_t *bytes,
                               size_t n_bytes);
+
+// Frees the memory of the session's state until `atta_session_resume`, such as when an app goes to
+// the background; meanwhile what needs the state is ATTA_STATUS_SUSPENDED. The state is written to
+// the file `path`, which only its owner can read and which `atta_session_resume` removes; a later
+// process may give its bytes to `atta_session_load`. With NULL, the text is evaluated again; a
+// session whose context was shifted needs a file. A session that is suspended stays so.
+//
+// # Safety
+// `path` is NULL, or a NUL ends it.
+atta_status atta_session_suspend(const struct atta_session *session, const char *path);
+
+// Restores the state of a suspended session: the text goes on with the same bits. After a failure,
+// such as of memory, it is suspended as before. A session that is not suspended stays as it is.
+atta_status atta_session_resume(const struct atta_session *session);
+
+// Sets the LoRA adapters of a session, among those that the model was opened with: JSON, a list of
+// objects with "name" or "id" and maybe "scale", in order, as the field "lora" of requests. At
+// first they are those with a scale. With others than before the session becomes empty.
+//
+// # Safety
+// `json` has `json_size` bytes.
+atta_status atta_session_set_lora(const struct atta_session *session,
+                                  const char *json,
+                                  size_t json_size);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -41,12 +41,25 @@ pub enum AttaStatus {
     Failed = 10,
     /// A bug in atta. The program goes on; the handle may have lost its content.
     Panic = 11,
+    /// The session is suspended, and must be resumed first.
+    Suspended = 12,
 }
 
 /// The names of the statuses, by their numbers.
-const NAMES: [&CStr; 12] = [
-    c"ok", c"invalid", c"absent", c"busy", c"end", c"pending", c"model", c"memory", c"context",
-    c"request", c"failed", c"panic",
+const NAMES: [&CStr; 13] = [
+    c"ok",
+    c"invalid",
+    c"absent",
+    c"busy",
+    c"end",
+    c"pending",
+    c"model",
+    c"memory",
+    c"context",
+    c"request",
+    c"failed",
+    c"panic",
+    c"suspended",
 ];
 
 /// Why a call failed.
@@ -73,6 +86,11 @@ impl Failure {
         Self::invalid(format!("{argument} is NULL"))
     }
 
+    pub(crate) fn suspended() -> Self {
+        let message = "the session is suspended: it must be resumed first";
+        Self::new(AttaStatus::Suspended, message)
+    }
+
     pub(crate) fn busy(what: &str) -> Self {
         let message = format!("the {what} is in use by another thread or generation");
         Self::new(AttaStatus::Busy, message)
@@ -84,6 +102,8 @@ impl From<Error> for Failure {
         let status = match &error {
             Error::PromptTooLong { .. } => AttaStatus::Context,
             error if error.is_about_memory() => AttaStatus::Memory,
+            error if error.is_about_suspension() => AttaStatus::Suspended,
+            Error::Forked | Error::Irreproducible => AttaStatus::Invalid,
             Error::Store(_) | Error::Model { .. } | Error::Tokenizer { .. } => AttaStatus::Model,
             Error::NotModel { .. } | Error::Unmeasured { .. } => AttaStatus::Model,
             Error::Sampling(_) | Error::Stop(_) | Error::Constraint(_) => AttaStatus::Request,

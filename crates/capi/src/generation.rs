@@ -11,7 +11,7 @@ use std::{
     mem::MaybeUninit,
     ptr,
     sync::{
-        Arc, Mutex, TryLockError,
+        Arc, Mutex, MutexGuard, TryLockError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,7 +23,7 @@ use crate::{
     event::{AttaEvent, AttaEventKind},
     failure::{self, AttaStatus, CallResult, Failure, run},
     model::AttaModel,
-    pointer::{c_text, free, handle, make, values},
+    pointer::{c_text, free, handle, make, path, values},
     session::AttaSession,
 };
 pub(crate) use text::{TextGeneration, TextPrompt};
@@ -86,7 +86,7 @@ impl GenerationState {
             return Ok(Happened::text(AttaEventKind::Note, note));
         }
         let happened = match &mut self.source {
-            Source::Session(generation) => generation.next(),
+            Source::Session(generation) => generation.next(time),
             Source::Response(exchange) => response_event(exchange, time),
             Source::Over => Err(Failure::new(AttaStatus::End, "the generation has ended")),
         };
@@ -95,12 +95,23 @@ impl GenerationState {
         }
         let is_last = match &happened {
             Ok(happened) => happened.kind == AttaEventKind::Done,
-            Err(failure) => failure.status != AttaStatus::Pending,
+            Err(failure) => !matches!(failure.status, AttaStatus::Pending | AttaStatus::Suspended),
         };
         if is_last {
             self.source = Source::Over;
         }
         happened
+    }
+}
+
+impl GenerationState {
+    /// The text in a session that is being generated.
+    fn text_generation(&mut self) -> CallResult<&mut TextGeneration> {
+        match &mut self.source {
+            Source::Session(generation) => Ok(generation),
+            Source::Response(_) => Err(Failure::invalid("a request has no session")),
+            Source::Over => Err(Failure::new(AttaStatus::End, "the generation has ended")),
+        }
     }
 }
 
@@ -138,12 +149,16 @@ impl AttaGeneration {
         }
     }
 
+    fn lock(&self) -> CallResult<MutexGuard<'_, GenerationState>> {
+        match self.state.try_lock() {
+            Ok(state) => Ok(state),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy("generation")),
+        }
+    }
+
     fn next(&self, time: Duration) -> CallResult<AttaEvent> {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Failure::busy("generation")),
-        };
+        let mut state = self.lock()?;
         let happened = state.next(time)?;
         state.text = failure::text(&happened.text);
         Ok(AttaEvent {
@@ -261,7 +276,7 @@ pub unsafe extern "C" fn atta_next_within(
 }
 
 /// Longer than any program runs.
-const FOREVER: Duration = Duration::from_secs(1 << 30);
+pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// # Safety
 /// `event` has `event_size` bytes that can be written.
@@ -281,6 +296,35 @@ unsafe fn next(
         // SAFETY: the caller's promise; no more than the struct has is copied.
         unsafe { ptr::copy_nonoverlapping((&raw const next).cast::<u8>(), event.cast::<u8>(), n) };
         Ok(())
+    })
+}
+
+/// As `atta_session_suspend`, between two events of a generation that has the session. The file has
+/// the tokens that were evaluated, which may lack the last ones. ATTA_STATUS_INVALID for a request:
+/// `atta_model_suspend` frees what requests share.
+///
+/// # Safety
+/// `path` is NULL, or a NUL ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_generation_suspend(
+    generation: Option<&AttaGeneration>,
+    path: *const c_char,
+) -> AttaStatus {
+    run(|| {
+        let generation = handle(generation, "generation")?;
+        // SAFETY: the caller's promise.
+        let file = unsafe { self::path(path) }?;
+        generation.lock()?.text_generation()?.suspend(file)
+    })
+}
+
+/// As `atta_session_resume`, for a generation that was suspended: the next event is the one that
+/// would have come.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_generation_resume(generation: Option<&AttaGeneration>) -> AttaStatus {
+    run(|| {
+        let generation = handle(generation, "generation")?;
+        generation.lock()?.text_generation()?.resume()
     })
 }
 

@@ -30,12 +30,12 @@ pub use buffer::{AttaBuffer, atta_buffer_data, atta_buffer_free, atta_buffer_siz
 pub use event::{AttaEvent, AttaEventKind};
 pub use failure::{AttaStatus, atta_last_error, atta_status_name};
 pub use generation::{
-    AttaGeneration, atta_cancel, atta_generate, atta_generation_free, atta_next, atta_next_within,
-    atta_request,
+    AttaGeneration, atta_cancel, atta_generate, atta_generation_free, atta_generation_resume,
+    atta_generation_suspend, atta_next, atta_next_within, atta_request,
 };
 pub use model::{
-    AttaModel, atta_detokenize, atta_model_free, atta_model_number, atta_model_open,
-    atta_model_text, atta_tokenize,
+    AttaHeat, AttaModel, atta_detokenize, atta_model_free, atta_model_number, atta_model_open,
+    atta_model_set_heat, atta_model_suspend, atta_model_text, atta_tokenize,
 };
 pub use options::{
     AttaOptions, atta_options_free, atta_options_new, atta_options_set_f64, atta_options_set_text,
@@ -52,12 +52,13 @@ pub use sampler::{
 };
 pub use session::{
     AttaSession, atta_session_append, atta_session_append_all, atta_session_free,
-    atta_session_load, atta_session_logits, atta_session_new, atta_session_save,
-    atta_session_tokens, atta_session_truncate,
+    atta_session_load, atta_session_logits, atta_session_new, atta_session_resume,
+    atta_session_save, atta_session_set_lora, atta_session_suspend, atta_session_tokens,
+    atta_session_truncate,
 };
 
 /// The version of the binary interface, which a program compares with `atta_abi_version()`.
-/// Functions, options and events are added without another one.
+/// Functions, options, statuses and events are added without another one.
 pub const ATTA_ABI: u32 = 1;
 
 const VERSION: &CStr =

@@ -13,8 +13,9 @@ use std::{
 };
 
 use atta_engine::{
-    BatcherOptions, Engine, Metadata, SessionOptions, Value,
+    BatcherOptions, Engine, Heat, Metadata, SessionOptions, Value,
     chat::TemplateChoice,
+    give_back_memory,
     tokenizer::{Special, Tokenizer},
 };
 use atta_server::{Defaults, Direct, Listen, Log, ModelSource, ServeError, ServerOptions};
@@ -22,7 +23,7 @@ use serde_json::json;
 
 use crate::{
     buffer::AttaBuffer,
-    failure::{AttaStatus, CallResult, Failure},
+    failure::{AttaStatus, CallResult, Failure, run},
     options::AttaOptions,
     pointer::{c_text, compute, free, handle, make, values},
 };
@@ -43,6 +44,30 @@ pub(crate) struct Loaded {
     /// Made at the first request.
     direct: Mutex<Option<Arc<Direct>>>,
 }
+
+/// How hot the machine is. iOS has these numbers in `ProcessInfo.thermalState`; of Android's
+/// `PowerManager.getCurrentThermalStatus`, 0 and 1, 2, 3, and from 4 on are meant.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttaHeat {
+    /// All threads compute.
+    Nominal = 0,
+    /// Half of the threads.
+    Elevated = 1,
+    /// A quarter of the threads, which rest after each step for as long as it took.
+    Critical = 2,
+    /// Nothing is generated until the level falls: `atta_next` waits, and `atta_next_within` is
+    /// ATTA_STATUS_PENDING. Steps that a program takes by itself are as at the level before.
+    Emergency = 3,
+}
+
+/// The levels by their numbers.
+const HEATS: [Heat; 4] = [
+    Heat::Nominal,
+    Heat::Elevated,
+    Heat::Critical,
+    Heat::Emergency,
+];
 
 /// Special tokens are parsed, or written.
 const FLAG_SPECIAL: u32 = 1;
@@ -92,6 +117,24 @@ impl Loaded {
         };
         let direct = Direct::new(vec![source], self.server_options()).map_err(refused)?;
         Ok(Arc::clone(slot.insert(Arc::new(direct))))
+    }
+
+    /// Frees the KV cache and the buffers of requests, which the next one makes again.
+    fn suspend(&self) -> CallResult<()> {
+        let mut slot = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(direct) = slot.take() else {
+            return Ok(());
+        };
+        match Arc::try_unwrap(direct) {
+            Ok(direct) => drop(direct),
+            Err(direct) => {
+                *slot = Some(direct);
+                let message = "a request is not over: its generation must end or be freed first";
+                return Err(Failure::new(AttaStatus::Busy, message));
+            }
+        }
+        give_back_memory();
+        Ok(())
     }
 
     /// One text has the session that memory is kept for; several share a KV pool of as many
@@ -147,6 +190,7 @@ impl Loaded {
             "d_model" => count(spec.d_model),
             "d_vector" => count(self.engine.d_vector()),
             "ram_used" => Some(self.engine.budget().used()),
+            "heat" => Some(self.engine.heat() as u64),
             "is_encoder" => Some(spec.is_encoder().into()),
             "is_reranker" => Some(self.engine.is_reranker().into()),
             _ => return role(tokenizer, name),
@@ -267,9 +311,33 @@ pub extern "C" fn atta_model_free(model: Option<Box<AttaModel>>) {
     free(model);
 }
 
+/// Frees the KV cache that the requests of a model share, and their buffers, such as when an app
+/// goes to the background; the next request makes them again and reads its prompt anew.
+/// ATTA_STATUS_BUSY while the generation of a request has neither ended nor is freed. Sessions are
+/// suspended by `atta_session_suspend`.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_model_suspend(model: Option<&AttaModel>) -> AttaStatus {
+    run(|| handle(model, "model")?.0.suspend())
+}
+
+/// Says how hot the machine is, an `atta_heat`, from any thread: hotter machines compute with fewer
+/// threads and pause. No text changes by it. It is 0 at first.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_model_set_heat(model: Option<&AttaModel>, heat: i32) -> AttaStatus {
+    run(|| {
+        let model = handle(model, "model")?;
+        let named = usize::try_from(heat).ok().and_then(|i| HEATS.get(i));
+        let named =
+            named.ok_or_else(|| Failure::invalid(format!("heat is {heat}, expected 0 to 3")))?;
+        model.0.engine.set_heat(*named);
+        Ok(())
+    })
+}
+
 /// A number of a model: "n_ctx_train", "n_vocab", "n_layers", "d_model", "d_vector", "ram_used"
-/// (bytes), "token_bos", "token_eos", "token_eot", "token_unk", "token_pad", "token_nl"; 0 or 1 are
-/// "add_bos", "add_eos", "is_encoder" and "is_reranker". ATTA_STATUS_ABSENT without such a token.
+/// (bytes), "heat", "token_bos", "token_eos", "token_eot", "token_unk", "token_pad", "token_nl"; 0
+/// or 1 are "add_bos", "add_eos", "is_encoder" and "is_reranker". ATTA_STATUS_ABSENT without such a
+/// token.
 ///
 /// # Safety
 /// A NUL ends `name`.

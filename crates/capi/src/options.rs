@@ -6,9 +6,11 @@
 use std::{ffi::c_char, mem::MaybeUninit, num::NonZeroUsize};
 
 use atta_engine::{
-    Fit, KvType, LoadOptions, Omission, Overflow, Reduction, SessionOptions, Threads, WeightsAt,
-    chat::TemplateChoice,
+    AdapterFile, Fit, KvType, LoadOptions, Omission, Overflow, Reduction, SessionOptions, Threads,
+    WeightsAt, chat::TemplateChoice,
 };
+
+use serde_json::{Map, Value};
 
 use crate::{
     failure::{AttaStatus, CallResult, Failure, run},
@@ -31,6 +33,7 @@ pub struct AttaOptions {
     weights: Option<WeightsAt>,
     isa: Option<String>,
     template: Option<TemplateChoice>,
+    adapters: Vec<AdapterFile>,
     name: Option<String>,
     verify: bool,
     prewarm: bool,
@@ -53,7 +56,7 @@ const NUMBERS: [&str; 10] = [
     "shrink",
 ];
 /// Options that texts set.
-const TEXTS: [&str; 5] = ["kv", "weights", "isa", "chat_template", "name"];
+const TEXTS: [&str; 6] = ["kv", "weights", "isa", "chat_template", "name", "lora"];
 /// Options that sessions have, too.
 const OF_SESSIONS: [&str; 4] = ["ctx", "batch", "keep", "kv"];
 
@@ -85,6 +88,7 @@ impl AttaOptions {
             "isa" => self.isa = Some(value.to_owned()),
             "chat_template" => self.template = Some(template(value)),
             "name" => self.name = Some(value.to_owned()),
+            "lora" => self.adapters = adapters(value)?,
             _ => return Err(unknown(name, "a text", &TEXTS)),
         }
         self.note(name, &TEXTS);
@@ -142,6 +146,7 @@ impl AttaOptions {
             verify: self.verify,
             ram_budget: self.ram_budget,
             session: self.session(SessionOptions::default()),
+            adapters: self.adapters.clone(),
             fit: if self.shrink {
                 Fit::Shrink
             } else {
@@ -200,6 +205,29 @@ fn template(value: &str) -> TemplateChoice {
         "plain" => TemplateChoice::Plain,
         source => TemplateChoice::Source(source.to_owned()),
     }
+}
+
+/// LoRA adapters from JSON: a list of objects with "path" and maybe "name" and "scale".
+fn adapters(value: &str) -> CallResult<Vec<AdapterFile>> {
+    let wrong = || {
+        let example = r#"[{"path": "support.gguf", "name": "support", "scale": 1}]"#;
+        Failure::invalid(format!("option \"lora\" is {value:?}, expected {example}"))
+    };
+    let list: Vec<Map<String, Value>> = serde_json::from_str(value).map_err(|_| wrong())?;
+    let files = list.iter().map(|fields| adapter(fields).ok_or_else(wrong));
+    files.collect()
+}
+
+fn adapter(fields: &Map<String, Value>) -> Option<AdapterFile> {
+    let is_known = |key: &String| matches!(&**key, "path" | "name" | "scale");
+    let name = fields.get("name").map_or(Some(""), Value::as_str)?;
+    let scale = fields.get("scale").map_or(Some(1.0), Value::as_f64)?;
+    let path = fields.get("path")?.as_str()?;
+    fields.keys().all(is_known).then(|| AdapterFile {
+        name: name.to_owned(),
+        path: path.into(),
+        scale: scale as f32,
+    })
 }
 
 fn switch(name: &str, value: u64) -> CallResult<bool> {
@@ -267,8 +295,9 @@ pub unsafe extern "C" fn atta_options_set_f64(
 }
 
 /// Sets an option to a text: of models and sessions "kv" (f32, f16, q8 or q4); of models "weights"
-/// (mapped, resident or streamed), "isa", "chat_template" (chatml, plain, or Jinja) and "name" (of
-/// the model in responses).
+/// (mapped, resident or streamed), "isa", "chat_template" (chatml, plain, or Jinja), "name" (of the
+/// model in responses) and "lora" (adapters: JSON, a list of objects with "path", "name" and
+/// "scale"; with a scale of 0 an adapter waits to be named).
 ///
 /// # Safety
 /// A NUL ends `name`, and `value` has `value_size` bytes.
@@ -313,6 +342,23 @@ mod tests {
         }
         assert!(options.set_text("kv", "f8").is_err());
         assert!(options.set_float("ctx", 1.0).is_err());
+    }
+
+    #[test]
+    fn adapters_are_a_list_of_files_with_names_and_scales() {
+        let mut options = AttaOptions::default();
+        let json = r#"[{"path": "a.gguf"}, {"path": "b", "name": "x", "scale": 0}]"#;
+        options.set_text("lora", json).unwrap();
+        let file = |name: &str, path: &str, scale| AdapterFile {
+            name: name.to_owned(),
+            path: path.into(),
+            scale,
+        };
+        let expected = [file("", "a.gguf", 1.0), file("x", "b", 0.0)];
+        assert_eq!(options.load_options().adapters, expected);
+        for wrong in ["a.gguf", "{}", "[{}]", r#"[{"path": "a", "scal": 1}]"#] {
+            assert!(options.set_text("lora", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

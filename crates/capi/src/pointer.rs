@@ -6,6 +6,7 @@
 use std::{
     ffi::{CStr, c_char},
     mem::MaybeUninit,
+    path::Path,
     ptr, slice,
 };
 
@@ -50,6 +51,19 @@ pub(crate) unsafe fn c_text<'a>(start: *const c_char, name: &str) -> CallResult<
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(start) };
     utf8(text.to_bytes(), name)
+}
+
+/// The path behind a pointer up to its NUL; NULL is none.
+///
+/// # Safety
+/// As [`c_text`].
+pub(crate) unsafe fn path<'a>(start: *const c_char) -> CallResult<Option<&'a Path>> {
+    if start.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { c_text(start, "path") }?;
+    Ok(Some(Path::new(text)))
 }
 
 fn utf8<'a>(bytes: &'a [u8], name: &str) -> CallResult<&'a str> {

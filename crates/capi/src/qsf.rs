@@ -16,7 +16,7 @@ use atta_engine::{GenerateOptions, Sampler, Sampling};
 use crate::{
     event::AttaEventKind,
     failure::{self, CallResult, Failure, run},
-    generation::{TextGeneration, TextPrompt},
+    generation::{FOREVER, TextGeneration, TextPrompt},
     model::Loaded,
     options::AttaOptions,
     pointer::{c_text, free, handle, values},
@@ -125,7 +125,7 @@ impl QsfEngine {
         let mut generation = TextGeneration::with_options(&self.cell, Some(prompt), options)?;
         let mut text = String::new();
         loop {
-            let happened = generation.next()?;
+            let happened = generation.next(FOREVER)?;
             match happened.kind {
                 AttaEventKind::Text => text.push_str(&happened.text),
                 AttaEventKind::Token => each(happened.token, &std::mem::take(&mut text)),

@@ -5,18 +5,21 @@
 //! fails as busy.
 
 use std::{
+    ffi::c_char,
     mem::MaybeUninit,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
 use atta_engine::{Error, Session};
+use atta_server::adapter_set;
 
 use crate::{
     buffer::AttaBuffer,
     failure::{AttaStatus, CallResult, Failure, run},
     model::{AttaModel, Loaded},
     options::AttaOptions,
-    pointer::{compute, free, handle, make, values},
+    pointer::{compute, free, handle, make, path, values},
 };
 
 /// A session. One thread at a time may use it; to others it is busy.
@@ -50,6 +53,14 @@ impl Held {
                 Err(error.into())
             }
         }
+    }
+
+    /// Frees the memory of the text's state. A file gets the state of all tokens.
+    fn suspend(&mut self, file: Option<&Path>) -> CallResult<()> {
+        if file.is_some() && !self.session.is_suspended() {
+            self.settle()?;
+        }
+        Ok(self.session.suspend(file)?)
     }
 
     /// Forgets the text.
@@ -260,6 +271,64 @@ pub unsafe extern "C" fn atta_session_load(
             held.pending.clear();
             held.session.import(bytes)?;
             Ok(())
+        })
+    })
+}
+
+/// Frees the memory of the session's state until `atta_session_resume`, such as when an app goes to
+/// the background; meanwhile what needs the state is ATTA_STATUS_SUSPENDED. The state is written to
+/// the file `path`, which only its owner can read and which `atta_session_resume` removes; a later
+/// process may give its bytes to `atta_session_load`. With NULL, the text is evaluated again; a
+/// session whose context was shifted needs a file. A session that is suspended stays so.
+///
+/// # Safety
+/// `path` is NULL, or a NUL ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_session_suspend(
+    session: Option<&AttaSession>,
+    path: *const c_char,
+) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        // SAFETY: the caller's promise.
+        let file = unsafe { self::path(path) }?;
+        session.0.with(|held| held.suspend(file))
+    })
+}
+
+/// Restores the state of a suspended session: the text goes on with the same bits. After a failure,
+/// such as of memory, it is suspended as before. A session that is not suspended stays as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_session_resume(session: Option<&AttaSession>) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        session.0.with(|held| Ok(held.session.resume()?))
+    })
+}
+
+/// Sets the LoRA adapters of a session, among those that the model was opened with: JSON, a list of
+/// objects with "name" or "id" and maybe "scale", in order, as the field "lora" of requests. At
+/// first they are those with a scale. With others than before the session becomes empty.
+///
+/// # Safety
+/// `json` has `json_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_session_set_lora(
+    session: Option<&AttaSession>,
+    json: *const c_char,
+    json_size: usize,
+) -> AttaStatus {
+    run(|| {
+        let session = handle(session, "session")?;
+        // SAFETY: the caller's promise.
+        let json = unsafe { values(json.cast(), json_size, "json") }?;
+        let adapters = adapter_set(&session.0.loaded.engine, json)
+            .map_err(|message| Failure::new(AttaStatus::Request, message))?;
+        session.0.with(|held| {
+            if held.session.adapters() != adapters {
+                held.pending.clear();
+            }
+            Ok(held.session.set_adapters(adapters)?)
         })
     })
 }

@@ -38,6 +38,8 @@ mod stats;
 mod terminal;
 #[cfg(feature = "chat")]
 mod tools;
+#[cfg(any(feature = "cluster", feature = "server"))]
+mod user_directory;
 
 use std::process::ExitCode;
 

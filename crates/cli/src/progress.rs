@@ -88,9 +88,9 @@ pub(crate) fn bar(part: f64) -> String {
 }
 
 /// The beginning of a text that fits a line of the terminal: a longer one could not be wiped.
-#[cfg(all(unix, feature = "cli-extras"))]
+#[cfg(feature = "cli-extras")]
 fn fitting(text: &str) -> &str {
-    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    let columns = terminal_size::terminal_size_of(io::stderr()).map_or(0, |(width, _)| width.0);
     let last = text
         .char_indices()
         .nth(usize::from(columns).saturating_sub(1));
@@ -100,7 +100,7 @@ fn fitting(text: &str) -> &str {
     }
 }
 
-#[cfg(not(all(unix, feature = "cli-extras")))]
+#[cfg(not(feature = "cli-extras"))]
 fn fitting(text: &str) -> &str {
     text
 }

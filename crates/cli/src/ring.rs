@@ -16,8 +16,8 @@ use std::{
 use atta::{Backend, Explain, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
     AuditOptions, Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks,
-    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel,
-    StageProgress, Survey, Who,
+    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SharedStates,
+    SizedModel, StageProgress, StatesFolder, Survey, Who,
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
@@ -25,7 +25,7 @@ use atta_cluster::{
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
-    plan::{Objective, RingPlan},
+    plan::{ModelSizes, Objective, RingPlan},
     tensor::{GroupChanges, RemoteGroup},
     wire::{Dtype, message::LaneName},
 };
@@ -37,13 +37,15 @@ use crate::{
         RingFlags, flag,
         ring::{RingAim, RingJournal, RingLane, RingSplit, RingWire},
     },
-    cluster::{Membership, Role, events, is_here, model_directories},
+    cluster::{Membership, Places, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
 
 /// Disk for KV rows where no other size is given.
 const JOURNAL_BYTES: u64 = 4 << 30;
+/// The part of it that states of texts may take besides.
+const STATES_PART: u64 = 8;
 
 /// Time between two lines about the same node.
 const QUIET: Duration = Duration::from_secs(2);
@@ -177,12 +179,7 @@ pub(crate) fn plan(
     let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
-    let journal = JournalOptions {
-        dir: asker.membership.places.journal(),
-        budget_bytes: flags.journal_bytes.unwrap_or(JOURNAL_BYTES),
-        segment_len: JournalOptions::SEGMENT_LEN,
-        is_continuous: flags.journal == Some(RingJournal::On),
-    };
+    let disk = RingDisk::new(&asker.membership.places, flags);
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
     asker.membership.remember();
     let planned = match planned {
@@ -201,7 +198,7 @@ pub(crate) fn plan(
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
-    let model = hashed(&asker.membership.doors, hashes, &path)?;
+    let model = hashed(&asker.membership.doors, hashes, &path, Some(&disk.states))?;
     let pool = asker.coordinator.pool.clone();
     let inputs = BackendInputs {
         survey,
@@ -210,7 +207,7 @@ pub(crate) fn plan(
         model,
         path,
         audit,
-        journal,
+        disk,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -283,8 +280,33 @@ struct BackendInputs {
     /// The file of the model.
     path: PathBuf,
     audit: Option<AuditOptions>,
-    /// Where KV rows are kept.
+    disk: RingDisk,
+}
+
+/// What a coordinator keeps on its disk.
+struct RingDisk {
+    /// KV rows.
     journal: JournalOptions,
+    /// States of texts, of layers that this machine runs.
+    states: StatesFolder,
+}
+
+impl RingDisk {
+    fn new(places: &Places, flags: &RingFlags) -> Self {
+        let budget_bytes = flags.journal_bytes.unwrap_or(JOURNAL_BYTES);
+        Self {
+            journal: JournalOptions {
+                dir: places.journal(),
+                budget_bytes,
+                segment_len: JournalOptions::SEGMENT_LEN,
+                is_continuous: flags.journal == Some(RingJournal::On),
+            },
+            states: StatesFolder {
+                directory: places.states(),
+                budget_bytes: budget_bytes / STATES_PART,
+            },
+        }
+    }
 }
 
 /// Which machines shall be used, and for what.
@@ -390,6 +412,10 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
+        let sizes = ModelSizes {
+            output_bytes: options.session.output_bytes(&spec),
+            ..sizes
+        };
         let is_exact = is_exact_everywhere(&files);
         let model = SizedModel {
             spec,
@@ -436,7 +462,7 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
-                if inputs.journal.is_continuous {
+                if inputs.disk.journal.is_continuous {
                     return Err(Failure::Usage(
                         "--journal on keeps rows of layers: not with --split rows".to_owned(),
                     ));
@@ -487,7 +513,7 @@ impl Asker {
             model,
             path,
             audit,
-            journal,
+            disk: RingDisk { journal, states },
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
@@ -516,6 +542,10 @@ impl Asker {
             );
         }
         ring.journal_in(journal);
+        ring.keep_states_in(SharedStates {
+            folder: states,
+            links: self.membership.doors.clone(),
+        });
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,
@@ -614,8 +644,13 @@ pub(crate) fn objective(aim: RingAim) -> Objective {
 }
 
 /// The model with its hashes, which are kept for the next time.
-/// Nodes that lack layers of it may fetch them from here.
-pub(crate) fn hashed(doors: &Doors, hashes: PathBuf, path: &Path) -> Result<HashedModel, Failure> {
+/// Nodes that lack layers of it may fetch them from here, and states of texts.
+pub(crate) fn hashed(
+    doors: &Doors,
+    hashes: PathBuf,
+    path: &Path,
+    states: Option<&StatesFolder>,
+) -> Result<HashedModel, Failure> {
     let library = Arc::new(Library::new(LibraryOptions {
         models: Vec::new(),
         parts: None,
@@ -635,7 +670,7 @@ pub(crate) fn hashed(doors: &Doors, hashes: PathBuf, path: &Path) -> Result<Hash
     let held = library
         .hashed(path, &mut on)
         .map_err(|error| Failure::at(path, error))?;
-    let served = doors.serve(part_server(library));
+    let served = doors.serve(part_server(library, states.cloned()));
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(HashedModel {

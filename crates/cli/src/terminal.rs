@@ -11,15 +11,20 @@ pub(crate) fn width() -> Option<usize> {
     }
 }
 
-#[cfg(unix)]
 fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(size.ws_col.into())
+    let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(width.0.into())
 }
 
-#[cfg(not(unix))]
-fn columns() -> Option<usize> {
-    None
+/// Consoles of Windows must be told that colours come as escape sequences.
+#[cfg(windows)]
+fn understands_colours() -> bool {
+    anstyle_query::windows::enable_ansi_colors() == Some(true)
+}
+
+#[cfg(not(windows))]
+fn understands_colours() -> bool {
+    true
 }
 
 /// Whether standard output is a terminal whose user has nothing against colours
@@ -27,5 +32,5 @@ fn columns() -> Option<usize> {
 pub(crate) fn has_colours() -> bool {
     let is_unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stdout().is_terminal() && is_unset("NO_COLOR") && !is_dumb
+    io::stdout().is_terminal() && is_unset("NO_COLOR") && !is_dumb && understands_colours()
 }

@@ -3,7 +3,7 @@
 //! Every layer is computed as it would be on another machine, and frames travel as bytes. It is the
 //! way to try a cut, and what tests of exactness run on; it is not faster than one executor.
 
-use std::{num::NonZeroUsize, ops::Range, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -15,8 +15,6 @@ use crate::{
     Cut, Ring, RingParts, RingPlan, Stage, StatesFolder, ThreadLane,
     core::Timing,
     cut::{Coordination, Sizes, check_ring, limits},
-    node::PROGRAM,
-    states::{KeptStates, StageIdentity},
 };
 
 /// Number of the ring of a process: its frames go nowhere else.
@@ -30,7 +28,7 @@ pub struct RingBackend {
     n_threads: NonZeroUsize,
     cut: Cut,
     timing: Timing,
-    /// Where stages keep states of a model that has this id, if they do.
+    /// Where states of a model that has this id are kept, if they are.
     states: Option<(StatesFolder, [u8; 32])>,
 }
 
@@ -67,7 +65,7 @@ impl RingBackend {
         }
     }
 
-    /// Lets the stages keep states of texts in a folder. `model` tells its model from others.
+    /// Keeps states of texts in a folder. `model` tells its model from others.
     #[must_use]
     pub fn keep_states(self, folder: StatesFolder, model: [u8; 32]) -> Self {
         let states = Some((folder, model));
@@ -92,10 +90,13 @@ impl RingBackend {
             let cpu = Cpu::new(model.clone(), self.kernels, pool, budget, size.clone())?;
             Ok::<Box<dyn Executor>, Error>(Box::new(cpu))
         };
-        let stages = sizes.stages.iter().zip(&plan.stages).map(|(size, layers)| {
+        let stages = sizes.stages.iter().map(|size| {
             let pool = Arc::new(Pool::new(self.n_threads));
             let stage = Stage::new(open(size, pool)?, spec.d_residual());
-            Ok(stage.keep_states(self.states_of(layers, size)))
+            Ok(match self.states.clone() {
+                Some((folder, model)) => stage.keep_states_in(folder, model),
+                None => stage,
+            })
         });
         let stages = stages.collect::<Result<Vec<_>, Error>>()?;
         let lane = ThreadLane::start(limits, self.timing, stages)
@@ -108,24 +109,12 @@ impl RingBackend {
             limits,
             timing: self.timing,
             numerics: self.kernels.isa(),
+            left_out: &[],
         };
         let local = open(&sizes.local, Arc::clone(&self.pool))?;
         let head = open(&sizes.head, Arc::clone(&self.pool))?;
         let parts = coordination.parts(vec![local], head);
         Ok((lane, parts))
-    }
-
-    /// Where a stage keeps states.
-    fn states_of(&self, layers: &Range<usize>, size: &ExecutorSize) -> Option<KeptStates> {
-        let (folder, model) = self.states.clone()?;
-        let identity = StageIdentity {
-            program: PROGRAM,
-            numerics: self.kernels.isa(),
-            model,
-            layers: [layers.start, layers.end].map(|l| l as u32),
-            kv: format!("{:?}", size.kv),
-        };
-        Some(KeptStates::new(folder, &identity))
     }
 
     /// The plan, if the model can be cut.
@@ -166,6 +155,10 @@ impl Backend for RingBackend {
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, Error> {
         let (lane, parts) = self.parts(&model, size, budget)?;
-        Ok(Box::new(Ring::new(parts, Box::new(lane))?))
+        let mut ring = Ring::new(parts, Box::new(lane))?;
+        if let Some((folder, model)) = self.states.clone() {
+            ring.keep_states_in(folder, model);
+        }
+        Ok(Box::new(ring))
     }
 }

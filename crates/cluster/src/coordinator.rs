@@ -47,6 +47,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// Time that nodes may take until their stages are ready, for each GB of weights and besides.
 const LOAD: Duration = Duration::from_secs(120);
 const LOAD_PER_GB: Duration = Duration::from_secs(120);
+/// Machines that a stage talks to at most: two neighbours and the coordinator.
+const N_NEIGHBOURS: usize = 3;
 /// Positions and prompt for which speeds are predicted, unless the context is shorter.
 const N_TYPICAL: u64 = 512;
 
@@ -233,10 +235,18 @@ impl Coordinator {
                 address,
             },
             is_here: (self.is_here)(address.ip()),
-            unfit: self.unfit(&card),
+            unfit: self.namesakes(node).or_else(|| self.unfit(&card)),
             link: None,
             card,
         })
+    }
+
+    /// Why a node cannot be in any ring: two machines have its name.
+    fn namesakes(&self, node: &NodeName) -> Option<String> {
+        let [first, second] = self.control.namesakes(node)?;
+        Some(format!(
+            "two machines have this name, at {first} and {second}; give one of them another"
+        ))
     }
 
     /// Why a node cannot be in a ring of this machine.
@@ -308,6 +318,7 @@ impl Coordinator {
             wire: self.wire,
             ..request(size, objective)
         };
+        self.count_links(survey, &mut request);
         match who {
             Who::Auto => {
                 let nodes = survey.nodes.iter();
@@ -339,6 +350,16 @@ impl Coordinator {
         }
     }
 
+    /// Counts the memory of links: of this machine to all others, of another one to its neighbours
+    /// and to this one. What a lane takes for a machine is that of this one.
+    fn count_links(&self, survey: &Survey, request: &mut PlanRequest) {
+        let fit = survey.nodes.iter().filter(|node| node.unfit.is_none());
+        let all: Vec<SocketAddr> = fit.map(|node| node.address.address).collect();
+        let near = &all[..all.len().min(N_NEIGHBOURS)];
+        request.lead_link_bytes = self.links.lane_bytes(self.lane, &all);
+        request.stage_link_bytes = self.links.lane_bytes(self.lane, near);
+    }
+
     /// The ring of a plan for a model, whose file this machine has.
     ///
     /// # Errors
@@ -354,6 +375,7 @@ impl Coordinator {
             plan,
             timing,
             deadline,
+            n_chunk,
             expected,
         } = self.planned(survey, plan)?;
         let first = plan.stages.first().map(|stage| stage.node.address);
@@ -377,6 +399,7 @@ impl Coordinator {
             timing,
             wire: self.wire,
             deadline,
+            n_chunk,
             expected,
             on_stage,
         })
@@ -396,6 +419,7 @@ impl Coordinator {
             plan: RemotePlan::of(plan, address)?,
             timing: timing(plan.predicted.lap),
             deadline: load_deadline(bytes),
+            n_chunk: usize::try_from(plan.chunk).ok(),
             expected: Some(ExpectedSpeed {
                 decode_tok_s: plan.predicted.decode_tok_s,
                 users_tok_s: plan.predicted.users_tok_s,
@@ -499,9 +523,12 @@ fn request(size: &ExecutorSize, objective: Objective) -> PlanRequest {
         objective,
         n_ctx,
         n_seqs: size.n_seqs as u64,
+        n_shared: size.n_shared.map(|n| n as u64),
         n_past: N_TYPICAL.min(n_ctx / 2),
         n_prompt: N_TYPICAL.min(n_ctx).max(1),
-        max_chunk: size.n_batch as u64,
+        n_batch: size.n_batch as u64,
+        lead_link_bytes: 0,
+        stage_link_bytes: 0,
         wire: Dtype::F32,
         lead: Some(0),
         must_use: Vec::new(),

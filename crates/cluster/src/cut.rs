@@ -10,6 +10,7 @@ use atta_model::{
 
 use crate::{
     RingParts,
+    control::NodeName,
     core::Timing,
     journal::{MAX_JOINING, MAX_QUEUED, N_COPIED},
     wire::{Dtype, HEADER_BYTES, Limits, MAX_OPS, OP_BYTES, RUN_BYTES},
@@ -71,9 +72,20 @@ impl Cut {
 }
 
 impl RingPlan {
-    /// What saved states of executors of this size depend on, beside the model and its tokens.
-    pub(crate) fn state_id(&self, size: &ExecutorSize, wire: Dtype) -> [u8; 32] {
-        let text = format!("{:?} {} {wire:?} {self:?}", size.kv, size.n_ctx);
+    /// What saved states of executors of this size depend on, beside the model and its tokens: not
+    /// on who has which layers, unless rows are rounded between machines. States of before a
+    /// machine computed wrongly are not trusted once it is left out.
+    pub(crate) fn state_id(
+        &self,
+        size: &ExecutorSize,
+        wire: Dtype,
+        left_out: &[NodeName],
+    ) -> [u8; 32] {
+        let cut = match wire {
+            Dtype::F32 => None,
+            Dtype::F16 | Dtype::Int8 => Some(self),
+        };
+        let text = format!("{:?} {} {wire:?} {cut:?} {left_out:?}", size.kv, size.n_ctx);
         blake3::hash(text.as_bytes()).into()
     }
 
@@ -157,9 +169,15 @@ const N_FRAMES: u64 = 6;
 
 /// Memory of the frames that one machine of a ring holds, bytes.
 pub(crate) fn frame_bytes(limits: &Limits) -> u64 {
-    let row = RUN_BYTES as u64 + 4 * u64::from(limits.d_row);
+    frame_bytes_of(limits.d_row.into(), limits.n_batch.into())
+}
+
+/// The same, where rows have `d_row` numbers and batches `n_batch` rows.
+pub(crate) fn frame_bytes_of(d_row: u64, n_batch: u64) -> u64 {
+    let row = d_row.saturating_mul(4).saturating_add(RUN_BYTES as u64);
     let heads = (HEADER_BYTES + MAX_OPS * OP_BYTES) as u64;
-    N_FRAMES * (heads + u64::from(limits.n_batch) * row)
+    let frame = n_batch.saturating_mul(row).saturating_add(heads);
+    frame.saturating_mul(N_FRAMES)
 }
 
 /// Memory for states of some layers that are copied to or from a machine, bytes.
@@ -211,6 +229,8 @@ pub(crate) struct Coordination<'a> {
     pub(crate) timing: Timing,
     /// The id of the kernels' rounding.
     pub(crate) numerics: &'a str,
+    /// Nodes that computed wrongly.
+    pub(crate) left_out: &'a [NodeName],
 }
 
 impl Coordination<'_> {
@@ -244,7 +264,7 @@ impl Coordination<'_> {
                 .iter()
                 .filter(|kind| matches!(kind, StateKind::Kv(_)))
                 .count(),
-            state_id: self.plan.state_id(size, self.limits.dtype),
+            state_id: self.plan.state_id(size, self.limits.dtype, self.left_out),
         }
     }
 }

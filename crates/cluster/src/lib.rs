@@ -72,4 +72,4 @@ pub use ring::{
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;
-pub use states::StatesFolder;
+pub use states::{SharedStates, StatesFolder};

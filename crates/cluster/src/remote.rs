@@ -29,15 +29,16 @@ use atta_model::{
 use atta_store::{Budget, ModelFiles, Reservation};
 
 use crate::{
-    JournalOptions, OnTimes, Ring, RingRecord,
+    JournalOptions, OnTimes, Ring, RingRecord, SharedStates,
     control::{Control, NodeName},
     core::Timing,
     cut::{Coordination, Sizes, check_ring, frame_bytes, journal_bytes, limits, numerics_id},
     links::Links,
-    part::{PartError, PartIndex, index_of},
+    part::{PartError, PartIndex, index_of, model_id},
+    states::{StatePeers, StateStore},
     wire::{
         Dtype, Limits, StageTime,
-        message::{LaneName, Loading, NodeAddress, ReadyStage},
+        message::{Digest, LaneName, Loading, NodeAddress, ReadyStage},
     },
 };
 use audit::audit_bytes;
@@ -113,6 +114,8 @@ pub struct RemoteRingOptions {
     pub wire: Dtype,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
+    /// Rows of a chunk of a prompt; `None`: as many as a batch has.
+    pub n_chunk: Option<usize>,
     /// How fast the plan should be, if that is known.
     pub expected: Option<ExpectedSpeed>,
     /// Hears how far they are.
@@ -148,11 +151,45 @@ struct RingHubState {
     wanted: Option<PlannedRing>,
     /// Nodes that computed other rows than they should.
     barred: Vec<NodeName>,
+    states: Option<SharedStates>,
     journal: Option<JournalOptions>,
     times: RingTimes,
 }
 
 impl RingHub {
+    /// Where states of this machine are, and of the stages, if they are kept.
+    fn state_store(self: &Arc<Self>) -> Option<StateStore> {
+        let SharedStates { folder, links } = self.state().states.clone()?;
+        let model = model_id(&self.options.model.index);
+        let shared = Arc::clone(self);
+        let nodes = move || {
+            let stages = shared.state().planned.plan.stages.clone();
+            stages.into_iter().map(|stage| stage.node).collect()
+        };
+        let peers = StatePeers {
+            links,
+            model: Digest(model),
+            nodes: Arc::new(nodes),
+        };
+        Some(StateStore {
+            folder,
+            model,
+            peers: Some(peers),
+        })
+    }
+
+    /// Keeps KV rows of a ring in a journal, if there is to be one.
+    fn keep_journal(&self, ring: &mut Ring, plan: &RemotePlan) {
+        let journal = self.state().journal.clone();
+        if let Some(options) = journal
+            && !ring.journal_in(&options, plan.layers())
+            && options.is_continuous
+        {
+            let why = "no journal: recurrent layers have no states of single positions";
+            self.record.note(why);
+        }
+    }
+
     /// Memory of the links of the first plan, and of a journal if there is one, by their names.
     fn beside_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<(&'static str, u64)> {
         let options = &self.options;
@@ -235,6 +272,7 @@ impl RemoteRing {
             plan: options.plan.clone(),
             timing: options.timing,
             deadline: options.deadline,
+            n_chunk: options.n_chunk,
             expected: options.expected,
         };
         Self(Arc::new(RingHub {
@@ -246,6 +284,7 @@ impl RemoteRing {
                 planned,
                 wanted: None,
                 barred: Vec::new(),
+                states: None,
                 journal: None,
                 times: RingTimes::default(),
             }),
@@ -256,6 +295,12 @@ impl RemoteRing {
     /// other machines.
     pub fn journal_in(&self, options: JournalOptions) {
         self.0.state().journal = Some(options);
+    }
+
+    /// Keeps states of texts, of layers of the coordinator, where rings that are opened from now on
+    /// are asked for them.
+    pub fn keep_states_in(&self, states: SharedStates) {
+        self.0.state().states = Some(states);
     }
 
     /// Who runs what.
@@ -357,6 +402,7 @@ impl Backend for RemoteRing {
             limits: ring.limits,
             timing: planned.timing,
             numerics: &numerics_id(options.kernels.isa(), options.wire),
+            left_out: &self.0.state().barred.clone(),
         };
         let room = FormerRoom {
             model: Arc::clone(&model),
@@ -379,18 +425,17 @@ impl Backend for RemoteRing {
         })?;
         let mut ring = Ring::new(parts, lane)?;
         ring.name_stages(planned.plan.names());
+        if let Some(n_rows) = planned.n_chunk {
+            ring.cut_prompts(n_rows);
+        }
+        if let Some(store) = self.0.state_store() {
+            ring.keep_states(store);
+        }
         if let Some(options) = former.audit_options() {
             ring.audit(options, audit);
         }
         ring.form_by(Box::new(former));
-        let journal = self.0.state().journal.clone();
-        if let Some(options) = journal
-            && !ring.journal_in(&options, planned.plan.layers())
-            && options.is_continuous
-        {
-            let why = "no journal: recurrent layers have no states of single positions";
-            self.0.record.note(why);
-        }
+        self.0.keep_journal(&mut ring, &planned.plan);
         ring.on_times(self.hears_times());
         self.0.record.open(planned.plan.names());
         Ok(Box::new(Recorded::new(ring, self.record())))

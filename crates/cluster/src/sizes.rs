@@ -8,15 +8,15 @@ use atta_model::{
 use atta_store::ModelFiles;
 
 use crate::{
-    cut::check_ring,
+    cut::{check_ring, journal_bytes},
     plan::{LayerSizes, ModelSizes},
 };
 
 /// Threads for which activations are counted: those of a small machine.
 const N_THREADS: usize = 4;
 
-/// The sizes of a model for executors of this size. All layers may be cut apart where rings can
-/// be; a model that no ring runs may be cut nowhere.
+/// The sizes of a model for executors of this size; callers know what they have for logits. All
+/// layers may be cut apart where rings can be; a model that no ring runs may be cut nowhere.
 ///
 /// # Errors
 /// A file that has not exactly the tensors of the model.
@@ -60,6 +60,8 @@ pub fn model_sizes(
         scratch_row_bytes: activations.row_bytes,
         fixed_bytes: activations.fixed_bytes + shared.bytes,
         n_states: size.n_checkpoints as u64 + 1,
+        journal_bytes: journal_bytes(spec, size),
+        output_bytes: 0,
     })
 }
 

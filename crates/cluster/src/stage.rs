@@ -12,18 +12,17 @@ use crate::{
     StatesFolder,
     core::Outcome,
     journal::{self, SavedState},
-    node::PROGRAM,
-    states::{KeptStates, StageIdentity},
+    states::{KeptState, KeptStates, StateStore},
     wire::{Frame, FrameKind, Header, Limits, Op, Run, StateKey, Status},
 };
 
 const OTHER: Error = Error::State("the sequences of a stage are not those of the ring");
 
 /// Positions of a sequence whose state is saved or loaded.
-struct SavedPositions {
-    seq: u32,
-    first: u32,
-    n: u32,
+pub(crate) struct SavedPositions {
+    pub(crate) seq: u32,
+    pub(crate) first: u32,
+    pub(crate) n: u32,
 }
 
 impl SavedPositions {
@@ -89,24 +88,20 @@ impl Stage {
 
     /// Keeps states on disk when the ring wants it.
     #[must_use]
-    pub(crate) fn keep_states(self, states: Option<KeptStates>) -> Self {
+    pub(crate) fn keep_states(self, store: Option<StateStore>) -> Self {
+        let numerics = &self.executor.info().numerics;
+        let states = store.map(|store| KeptStates::new(store, numerics));
         Self { states, ..self }
     }
 
     /// Keeps states of a model that has this id in a folder when the ring wants it.
     #[must_use]
     pub fn keep_states_in(self, folder: StatesFolder, model: [u8; 32]) -> Self {
-        let info = self.executor.info();
-        let layers = &info.part.layers;
-        let identity = StageIdentity {
-            program: PROGRAM,
-            numerics: &info.numerics,
+        self.keep_states(Some(StateStore {
+            folder,
             model,
-            layers: [layers.start, layers.end].map(|l| l as u32),
-            kv: String::new(),
-        };
-        let states = KeptStates::new(folder, &identity);
-        self.keep_states(Some(states))
+            peers: None,
+        }))
     }
 
     /// Its layers.
@@ -222,7 +217,8 @@ impl Stage {
             }
             Op::Load { seq, first, n, key } => {
                 let state = SavedPositions { seq, first, n };
-                self.load(&state, &key)
+                self.lacks_state |= !self.load(&state, &key)?;
+                Ok(())
             }
             Op::Export { seq, first, n, id } => {
                 let state = SavedPositions { seq, first, n };
@@ -234,28 +230,44 @@ impl Stage {
     }
 
     /// Writes a state to disk, if states are kept there. One that is not is computed again.
-    fn save(&self, at: &SavedPositions, key: &StateKey) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// A sequence that is not here.
+    pub(crate) fn save(&self, at: &SavedPositions, key: &StateKey) -> Result<(), Error> {
         let id = self.seq(at.seq)?;
         if let Some(states) = &self.states {
-            let export = |out: &mut dyn Write| {
-                let written = self.executor.export(id, at.range(), out);
+            let mut export = |l: usize, out: &mut dyn Write| {
+                let written = self.executor.export_layers(id, l..l + 1, at.range(), out);
                 written.map_err(|error| io::Error::other(error.to_string()))
             };
-            let _ = states.save(key, export);
+            let _ = states.save(key, self.layers(), &mut export);
         }
         Ok(())
     }
 
-    /// Appends a state from disk, or remembers that it is not there.
-    fn load(&mut self, at: &SavedPositions, key: &StateKey) -> Result<(), Error> {
+    /// Appends a state from disk; whether all layers have it there. Else the sequence is as before.
+    ///
+    /// # Errors
+    /// A sequence that is not here, or ends elsewhere.
+    pub(crate) fn load(&mut self, at: &SavedPositions, key: &StateKey) -> Result<bool, Error> {
         let id = self.seq(at.seq)?;
         if self.executor.seqs().len(id)? != at.first as usize {
             return Err(OTHER);
         }
-        let state = self.states.as_ref().and_then(|states| states.load(key));
-        let is_loaded = state.is_some_and(|state| self.append(id, state.bytes(), at.n as usize));
-        self.lacks_state |= !is_loaded;
-        Ok(())
+        let layers = self.layers();
+        let states = match layers.is_empty() {
+            true => Some(Vec::new()),
+            false => self
+                .states
+                .as_ref()
+                .and_then(|states| states.load(key, layers)),
+        };
+        let Some(states) = states else {
+            return Ok(false);
+        };
+        let states: Vec<&[u8]> = states.iter().map(KeptState::bytes).collect();
+        let appended = self.executor.append_layers(id, &states, at.n as usize);
+        Ok(appended.is_ok())
     }
 
     /// Keeps a state for the coordinator. Positions without one are computed again: never a reason
@@ -271,30 +283,6 @@ impl Stage {
                 bytes,
             });
         }
-    }
-
-    /// Appends a state to a sequence; whether it is there now. Else the sequence is as before.
-    fn append(&mut self, id: SeqId, state: &[u8], n: usize) -> bool {
-        self.executor.append_state(id, state, n).is_ok()
-    }
-
-    /// The same, by the number of the sequence in the ring.
-    pub(crate) fn append_to(&mut self, seq: u32, state: &[u8], n: usize) -> bool {
-        let id = self.seq(seq);
-        id.is_ok_and(|id| self.append(id, state, n))
-    }
-
-    /// Writes the state of positions of a sequence.
-    ///
-    /// # Errors
-    /// As [`Executor::export`].
-    pub(crate) fn export(
-        &self,
-        seq: u32,
-        positions: Range<usize>,
-        out: &mut dyn Write,
-    ) -> Result<(), Error> {
-        self.executor.export(self.seq(seq)?, positions, out)
     }
 
     /// The state of some positions, layer by layer.

@@ -560,6 +560,7 @@ fn texts(executor: &mut dyn Executor, tokens: &[u32], on: &mut dyn FnMut(usize))
     all
 }
 
+// The deaths are awaited side by side: what takes time is to find out that a member is silent.
 #[test]
 fn a_group_goes_on_without_members_and_at_last_alone_with_the_bits_of_one() {
     let g = Arc::new(golden("qwen3"));
@@ -567,33 +568,49 @@ fn a_group_goes_on_without_members_and_at_last_alone_with_the_bits_of_one() {
     let tokens: Vec<u32> = g.tokens.iter().cycle().take(12).copied().collect();
     let mut cpu = cpu_with(&g.model(), 1, size.clone());
     let expected = texts(&mut cpu, &tokens, &mut |_| {});
-    for (first, second) in [(1, 8), (5, 15), (9, 10), (12, 20)] {
-        let mut cluster = Cluster::new(2);
-        cluster.shelf.put(&g);
-        let (changes, told) = changes(&cluster, &g);
-        let timing = Timing::default();
-        let group = cluster.open_with(&g, &[1, 2, 1], &size, timing, Some(changes));
-        let mut group = group.unwrap();
-        let got = texts(group.as_mut(), &tokens, &mut |n| {
-            if n == first {
-                cluster.machines[1].kill();
-            }
-            if n == second {
-                cluster.machines[0].kill();
-            }
-        });
-        assert!(got == expected, "deaths at {first} and {second}");
-        let told = told.lock().unwrap();
-        let [one, two] = &told[..] else {
-            panic!("{told:?}")
-        };
-        assert_eq!(
-            (&one.gone[..], one.members.others.len()),
-            (&[name("pi2")][..], 1)
-        );
-        assert!(two.gone.contains(&name("pi1")) && two.members.others.is_empty());
-        assert!(two.to_string().contains("this machine computes all rows"));
-    }
+    std::thread::scope(|scope| {
+        for deaths in [[1, 8], [5, 15], [9, 10], [12, 20]] {
+            let (g, size, tokens, expected) = (&g, &size, &tokens, &expected);
+            scope.spawn(move || {
+                let got = text_with_deaths(g, size, tokens, deaths);
+                assert!(got == *expected, "deaths at {deaths:?}");
+            });
+        }
+    });
+}
+
+/// What a group of three writes whose members are killed at these tokens, one after the other.
+fn text_with_deaths(
+    g: &Arc<Golden>,
+    size: &ExecutorSize,
+    tokens: &[u32],
+    [first, second]: [usize; 2],
+) -> Vec<u32> {
+    let mut cluster = Cluster::new(2);
+    cluster.shelf.put(g);
+    let (changes, told) = changes(&cluster, g);
+    let timing = Timing::default();
+    let group = cluster.open_with(g, &[1, 2, 1], size, timing, Some(changes));
+    let mut group = group.unwrap();
+    let got = texts(group.as_mut(), tokens, &mut |n| {
+        if n == first {
+            cluster.machines[1].kill();
+        }
+        if n == second {
+            cluster.machines[0].kill();
+        }
+    });
+    let told = told.lock().unwrap();
+    let [one, two] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (&one.gone[..], one.members.others.len()),
+        (&[name("pi2")][..], 1)
+    );
+    assert!(two.gone.contains(&name("pi1")) && two.members.others.is_empty());
+    assert!(two.to_string().contains("this machine computes all rows"));
+    got
 }
 
 #[test]

@@ -313,6 +313,7 @@ impl Cluster {
             },
             wire: Dtype::F32,
             deadline: PATIENCE,
+            n_chunk: None,
             expected: None,
             on_stage: Arc::new(|_, _| {}),
         }

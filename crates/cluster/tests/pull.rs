@@ -70,7 +70,7 @@ fn a_second_start_moves_no_byte() {
         files: wanted_files(&model.index),
         share: Digest([0; 32]),
     };
-    let links = Arc::new(Direct(part_server(has), AtomicU64::new(0)));
+    let links = Arc::new(Direct(part_server(has, None), AtomicU64::new(0)));
     let open = |sources: &[NodeAddress]| {
         let models = LibraryModels::new(library("lacks"), links.clone());
         let wanted = Wanted {

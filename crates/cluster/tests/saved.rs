@@ -11,10 +11,14 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use atta_cluster::RemoteRing;
-use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, PromptCache, SessionOptions};
+use atta_engine::{
+    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, LoadOptions, PromptCache,
+    SessionOptions, Update,
+};
 use machines::{Cluster, On, states_of, tls};
 use stories::{n_layers, path};
 
@@ -135,10 +139,7 @@ fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
         let mut stages = halves();
         stages[0].1.start = n_local;
         let scratch = Scratch::new(&format!("once-{n_local}"));
-        let ring = |stages: &[On]| {
-            let options = cluster.options(n_local, stages);
-            engine(Some(RemoteRing::new(options)))
-        };
+        let ring = |stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
         // The first one goes away in the middle of its text.
         let first = write(&ring(&stages), &scratch.cache(), 3);
         assert_eq!((first.n_found, first.notes), (0, vec![]));
@@ -146,11 +147,92 @@ fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
         let second = write(&ring(&stages), &scratch.cache(), usize::MAX);
         assert_eq!((second.n_found, &second.notes[..]), (n_prompt - 1, &[][..]));
         assert_eq!(second.text, expected);
-        // Other layers are another ring: nothing is found, and nothing is wrong.
-        let n = n_layers();
-        let other = write(&ring(&[(0, n_local..n)]), &scratch.cache(), usize::MAX);
-        assert_eq!((other.n_found, other.text), (0, expected.clone()));
     }
+}
+
+#[test]
+fn layers_that_have_moved_take_their_states_from_where_they_were() {
+    let here = engine(None);
+    let empty = Scratch::new("moved-none");
+    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let n_prompt = prompt(&here).len();
+    let n = n_layers();
+    let cluster = Cluster::new(2, tls);
+    let scratch = Scratch::new("moved");
+    let ring = |n_local, stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
+    write(&ring(1, &halves()), &scratch.cache(), usize::MAX);
+    // From one machine to the other, to this one, and from this one.
+    for (n_local, stages) in [
+        (1, vec![(1, 1..2), (0, 2..n)]),
+        (2, vec![(0, 2..n)]),
+        (0, vec![(1, 0..2), (0, 2..n)]),
+    ] {
+        let written = write(&ring(n_local, &stages), &scratch.cache(), usize::MAX);
+        assert_eq!(
+            (written.n_found, &written.notes[..]),
+            (n_prompt - 1, &[][..]),
+            "{stages:?}"
+        );
+        assert_eq!(written.text, expected, "{stages:?}");
+    }
+    // A machine that is in no ring is not asked.
+    remove_states(&cluster, 0);
+    let lost = write(&ring(2, &[(0, 2..n)]), &scratch.cache(), usize::MAX);
+    assert!(lost.n_found < n_prompt / 2, "{lost:?}");
+    assert_eq!(lost.text, expected);
+}
+
+/// The prompt's tokens that a server with this cache found, and the text.
+fn served(engine: &Engine, scratch: &Scratch) -> (usize, String) {
+    let options = BatcherOptions {
+        session: SessionOptions {
+            n_forks: 1,
+            ..session()
+        },
+        n_jobs: 1,
+        max_gap: Duration::from_millis(5),
+        cache: Some(Arc::new(scratch.cache())),
+    };
+    let mut batcher = Batcher::new(engine, &options).unwrap();
+    let job = Job::new(engine, prompt(engine), &stories::options(3)).unwrap();
+    batcher.submit(job).unwrap();
+    let mut text = String::new();
+    let mut n_cached = 0;
+    while !batcher.is_idle() {
+        let on_update = &mut |_, update: Update| {
+            match update {
+                Update::Event(Event::Text(piece)) => text.push_str(&piece),
+                Update::Done(done) => n_cached = done.n_cached,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    batcher.save_cached_prefixes();
+    assert_eq!(batcher.take_notes(), [""; 0]);
+    (n_cached, text)
+}
+
+#[test]
+fn a_server_that_comes_back_finds_its_prompts_on_other_layers_too() {
+    let here = engine(None);
+    let expected = served(&here, &Scratch::new("served-none")).1;
+    let n_prompt = prompt(&here).len();
+    let n = n_layers();
+    let cluster = Cluster::new(2, tls);
+    let scratch = Scratch::new("served");
+    let ring = |n_local, stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
+    let first = served(&ring(1, &halves()), &scratch);
+    assert_eq!(first, (0, expected.clone()));
+    let (n_cached, text) = served(&ring(2, &[(0, 2..3), (1, 3..n)]), &scratch);
+    assert!(n_cached > n_prompt - 32, "{n_cached} of {n_prompt}");
+    assert_eq!(text, expected);
+}
+
+fn remove_states(cluster: &Cluster, i: usize) {
+    let files = states(cluster, i);
+    files.iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 #[test]
@@ -161,7 +243,7 @@ fn what_a_stage_has_lost_or_torn_is_computed_again() {
     let n_prompt = prompt(&here).len();
     let cluster = Cluster::new(2, tls);
     let scratch = Scratch::new("torn");
-    let ring = || engine(Some(RemoteRing::new(cluster.options(1, &halves()))));
+    let ring = || engine(Some(cluster.keeping(1, &halves())));
     write(&ring(), &scratch.cache(), usize::MAX);
     for damage in [&tear as &dyn Fn(&Path), &|path| {
         fs::remove_file(path).unwrap()

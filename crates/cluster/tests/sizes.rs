@@ -1,16 +1,29 @@
 //! The planner's sizes of real models: their bytes, and the places where rings may cut them.
 
+#[allow(dead_code, reason = "shared with other tests")]
+mod machines;
+#[allow(dead_code, reason = "shared with other tests")]
+mod stories;
+
 use std::{
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use atta_cluster::{Cut, RingBackend, RingPlan, model_sizes, plan::ModelSizes};
+use atta_cluster::{
+    Cut, JournalOptions, RemoteRing, RemoteRingOptions, RingBackend, RingPlan, model_sizes,
+    plan::{
+        LinkMeasure, Measures, ModelSizes, NodeMeasure, NodeSpeed, Objective, PlanRequest, plan,
+    },
+    wire::Dtype,
+};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Backend, Cpu, ExecutorSize, Model, arch, spec::ModelSpec};
+use atta_model::{Backend, Cpu, ExecutorSize, Footprint, Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles};
+use machines::{Cluster, tls};
 
 fn goldens() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
@@ -97,6 +110,84 @@ fn keys_values_and_states_are_those_that_an_executor_holds() {
         );
         let rows = sizes.scratch_row_bytes * 32 + sizes.fixed_bytes;
         assert!(rows >= bytes.activations, "{file}: {rows} of {bytes:?}");
+    }
+}
+
+#[test]
+fn a_coordinator_takes_the_memory_that_its_plan_says() {
+    let cluster = Cluster::new(1, tls);
+    let size = ExecutorSize {
+        n_ctx: 1024,
+        n_batch: 32,
+        ..ExecutorSize::default()
+    };
+    let mut n = 0;
+    for path in goldens() {
+        let (spec, _, sizes) = open(&path, &size);
+        let planned = plan(&sizes, &two_machines(), &request(&size));
+        let Ok(plan) = planned else { continue };
+        let n_local = plan.stages[0].layers.len();
+        let ring = RemoteRing::new(RemoteRingOptions {
+            plan: cluster.plan(n_local, &[(0, n_local..spec.layers.len())]),
+            ..cluster.options(1, &[])
+        });
+        ring.journal_in(JournalOptions {
+            dir: std::env::temp_dir(),
+            budget_bytes: 0,
+            segment_len: JournalOptions::SEGMENT_LEN,
+            is_continuous: false,
+        });
+        let bytes = ring.executor_bytes(&spec, &size);
+        let taken = bytes.state + bytes.activations;
+        let load = &plan.loads[0];
+        let planned = load.ram_bytes - load.resident_bytes - (12 << 20);
+        let file = path.display();
+        assert!(planned >= taken, "{file}: {planned} of {taken}");
+        let most = taken + taken / 4 + (1 << 20);
+        assert!(planned <= most, "{file}: {planned} of {taken}");
+        n += 1;
+    }
+    assert!(n > 30, "{n} models in rings");
+}
+
+/// Two machines with all memory.
+fn two_machines() -> Measures {
+    let node = |name: &str| NodeMeasure {
+        name: name.to_owned(),
+        ram_bytes: 1 << 40,
+        speed: NodeSpeed::Rates {
+            read_bytes_per_s: 1e10,
+            macs_per_s: 1e11,
+        },
+        disk_bytes_per_s: 0.0,
+    };
+    let link = LinkMeasure {
+        rtt_p50: Duration::from_micros(100),
+        rtt_p90: Duration::from_micros(100),
+        bytes_per_s: 1e8,
+    };
+    Measures {
+        nodes: vec![node("lap"), node("pi1")],
+        links: [((0, 1), link)].into(),
+    }
+}
+
+/// A ring of both, whatever is faster.
+fn request(size: &ExecutorSize) -> PlanRequest {
+    PlanRequest {
+        objective: Objective::Latency,
+        n_ctx: size.n_ctx as u64,
+        n_seqs: 1,
+        n_shared: None,
+        n_past: 0,
+        n_prompt: 64,
+        n_batch: size.n_batch as u64,
+        lead_link_bytes: 0,
+        stage_link_bytes: 0,
+        wire: Dtype::F32,
+        lead: Some(0),
+        must_use: vec![1],
+        max_rounds: 1,
     }
 }
 

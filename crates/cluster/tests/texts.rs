@@ -12,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-use atta_cluster::{Cut, RingBackend};
+use atta_cluster::{Cut, Ring, RingBackend};
 use atta_engine::{
     Batcher, BatcherOptions, Draft, DraftSource, Drafter, Engine, Error, Event, GenerateOptions,
     Job, JobId, LoadOptions, Sampling, Session, SessionOptions, Speculation, SpeculationPolicy,
     SpeculationStats, Update,
 };
 use atta_kernels::{Kernels, Pool};
-use atta_model::Backend;
+use atta_model::{Backend, Executor, ExecutorSize};
+use atta_store::Budget;
 
 const N_CTX: usize = 192;
 
@@ -185,6 +186,26 @@ fn chunks_of_a_prompt_are_at_several_stages_at_the_same_time() {
 }
 
 #[test]
+fn prompts_are_cut_into_the_chunks_of_a_plan() {
+    let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
+    let cut = Cut::Even(NonZeroUsize::new(2).unwrap());
+    let ring = RingBackend::new(Kernels::detect(), pool, NonZeroUsize::MIN, cut);
+    let model = engine(None).model().clone();
+    let size = ExecutorSize {
+        n_ctx: 64,
+        n_batch: 16,
+        ..ExecutorSize::default()
+    };
+    let (lane, parts) = ring.parts(&model, &size, &Budget::unlimited()).unwrap();
+    let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
+    assert_eq!(ring.n_chunk(), 16);
+    for (wanted, n_chunk) in [(5, 5), (0, 1), (100, 16)] {
+        ring.cut_prompts(wanted);
+        assert_eq!(ring.n_chunk(), n_chunk);
+    }
+}
+
+#[test]
 fn an_interrupted_prompt_keeps_the_chunks_in_flight() {
     let cpu = engine(None);
     let engine = engine(Some(ring(3)));
@@ -260,6 +281,71 @@ fn written(
     session.append(&end).unwrap();
     let logits = session.logits().unwrap().to_vec();
     (tokens, logits, summary.speculation)
+}
+
+/// A text of 40 tokens by a batcher, and what became of its drafts.
+fn served(engine: &Engine, options: &GenerateOptions) -> (Vec<u32>, Option<SpeculationStats>) {
+    let batcher = BatcherOptions {
+        session: SessionOptions {
+            n_ctx: Some(N_CTX),
+            n_batch: Some(8),
+            n_forks: 2,
+            ..SessionOptions::default()
+        },
+        n_jobs: 2,
+        max_gap: Duration::from_millis(5),
+        cache: None,
+    };
+    let mut batcher = Batcher::new(engine, &batcher).unwrap();
+    let mut tokens = in_chunks(engine).1[..20].to_vec();
+    let job = Job::new(engine, tokens.clone(), options).unwrap();
+    batcher.submit(job).unwrap();
+    let mut speculation = None;
+    while !batcher.is_idle() {
+        let on_update = &mut |_, update: Update| {
+            match update {
+                Update::Event(Event::Token { id, .. }) => tokens.push(id),
+                Update::Done(done) => speculation = done.speculation,
+                Update::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    (tokens, speculation)
+}
+
+#[test]
+fn the_only_text_of_a_batcher_has_windows_ahead_and_stays_the_same() {
+    let cpu = engine(None);
+    let ring = engine(Some(ring(3)));
+    let mut options = GenerateOptions {
+        n_predict: 40,
+        ..GenerateOptions::default()
+    };
+    let text = served(&cpu, &options).0;
+    for wrong in [usize::MAX, 1, 5, 11] {
+        let oracle = Oracle {
+            text: text.as_slice().into(),
+            wrong,
+            n_ahead: Arc::default(),
+        };
+        let n_ahead = Arc::clone(&oracle.n_ahead);
+        options.speculation = Some(Speculation {
+            n_max: 3,
+            policy: SpeculationPolicy::Always,
+            ..Speculation::new(oracle)
+        });
+        let (found, stats) = served(&ring, &options);
+        assert_eq!(found, text, "{wrong}");
+        assert!(n_ahead.load(Ordering::Relaxed) > 0);
+        let stats = stats.unwrap();
+        assert!(
+            wrong < 40 || stats.n_accepted == stats.n_drafted,
+            "{stats:?}"
+        );
+    }
 }
 
 #[test]

@@ -52,9 +52,20 @@ fn cut(model: &Model) -> RingPlan {
     }
 }
 
+/// The first layer here, the others on one stage.
+fn other_cut(model: &Model) -> RingPlan {
+    RingPlan {
+        n_local: 1,
+        stages: std::iter::once(1..model.spec().layers.len()).collect(),
+    }
+}
+
 fn backend(model: &Model) -> RingBackend {
-    let cut = Cut::At(cut(model));
-    RingBackend::new(Kernels::detect(), pool(), NonZeroUsize::MIN, cut)
+    backend_of(cut(model))
+}
+
+fn backend_of(plan: RingPlan) -> RingBackend {
+    RingBackend::new(Kernels::detect(), pool(), NonZeroUsize::MIN, Cut::At(plan))
 }
 
 fn parts(model: &Arc<Model>) -> (ThreadLane, RingParts) {
@@ -196,11 +207,13 @@ fn states_of_every_kind_of_layer_are_saved_and_loaded() {
             directory: scratch.0.clone(),
             budget_bytes: 1 << 30,
         };
-        let ring = || {
-            let backend = backend(&model).keep_states(folder.clone(), [id as u8; 32]);
+        let ring = |plan: RingPlan| {
+            let backend = backend_of(plan).keep_states(folder.clone(), [id as u8; 32]);
             let opened = backend.parts(&model, &size(), &Budget::unlimited());
             let (lane, parts) = opened.unwrap();
-            Ring::new(parts, Box::new(lane)).unwrap()
+            let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
+            ring.keep_states_in(folder.clone(), [id as u8; 32]);
+            ring
         };
         let tokens: Vec<u32> = g.tokens.iter().cycle().take(70).copied().collect();
         let (before, after) = tokens.split_at(50);
@@ -209,7 +222,7 @@ fn states_of_every_kind_of_layer_are_saved_and_loaded() {
         append(&mut cpu, seq, before).unwrap();
         let expected = append(&mut cpu, seq, after).unwrap();
 
-        let mut first = ring();
+        let mut first = ring(cut(&model));
         let seq = first.new_seq().unwrap();
         let mut receipts = Vec::new();
         append(&mut first, seq, &before[..20]).unwrap();
@@ -223,7 +236,8 @@ fn states_of_every_kind_of_layer_are_saved_and_loaded() {
         // All that callers asked for is saved before the ring ends.
         drop(first);
 
-        let mut second = ring();
+        // Other places have other layers.
+        let mut second = ring(other_cut(&model));
         let seq = second.new_seq().unwrap();
         for (receipt, n) in &receipts {
             second.append_state(seq, receipt, *n).unwrap();

@@ -68,6 +68,10 @@ impl Guide {
         match self.0 {}
     }
 
+    pub fn fit_guess(&self, _: &mut Vec<u32>, _: usize) -> Vec<bool> {
+        match self.0 {}
+    }
+
     pub fn rollback(&mut self, _: usize) -> Result<(), ConstraintError> {
         match self.0 {}
     }

@@ -150,6 +150,35 @@ impl Guide {
         Ok(tokens)
     }
 
+    /// Fits a guess of the next tokens to the grammar: ends it before the first token that may not
+    /// follow, and puts those that must behind each, up to `max` in all. Returns for each token
+    /// whether it is a choice; [`forced`](Self::forced) would append the others. The guide itself
+    /// stays where it is.
+    pub fn fit_guess(&self, guess: &mut Vec<u32>, max: usize) -> Vec<bool> {
+        let mut ahead = self.matcher.clone();
+        let mut fitted = Vec::with_capacity(max);
+        let mut are_choices = Vec::with_capacity(max);
+        while fitted.len() < max && !ahead.is_stopped() {
+            let rest = guess.strip_prefix(&fitted[..]).unwrap_or_default();
+            let choice = rest.get(..1).unwrap_or_default();
+            if !consumes(&mut ahead, choice) {
+                break;
+            }
+            fitted.extend_from_slice(choice);
+            are_choices.push(true);
+            // Once behind each choice, as plain decoding asks for them.
+            let forced = ahead.compute_ff_tokens();
+            if consumes(&mut ahead, &forced) {
+                fitted.extend(forced);
+                are_choices.resize(fitted.len(), false);
+            }
+        }
+        fitted.truncate(max);
+        are_choices.truncate(max);
+        *guess = fitted;
+        are_choices
+    }
+
     /// Removes the last `n` tokens.
     ///
     /// # Errors
@@ -227,6 +256,12 @@ impl Guide {
     pub fn eog(&self) -> &[u32] {
         self.grammars.tokenizer.eog()
     }
+}
+
+/// Whether all of these tokens may follow, and there are some; appends them then.
+fn consumes(matcher: &mut Matcher, tokens: &[u32]) -> bool {
+    let n_consumed = matcher.try_consume_tokens(tokens);
+    !tokens.is_empty() && n_consumed.is_ok_and(|n| n == tokens.len())
 }
 
 /// Masks those of 32 logits whose bit in `word` is not set.

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use crate::{Closing, Constraint, Grammars, Guide};
 
 mod endings;
+mod guesses;
 mod odd;
 
 /// Texts per constraint, over all vocabularies.
-const N_TEXTS: usize = 1000;
+const N_TEXTS: usize = 600;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -2,7 +2,8 @@
 //! well, so that a pass reads from its start to its end.
 //!
 //! It refuses to know architectures: the model's list of tensors has the order. Tensors that the
-//! list lacks, and those of unknown architectures, are put behind the others of their layer.
+//! list lacks, and those of unknown architectures, are put behind the others of their layer; layers
+//! that the list lacks, which predict further tokens, behind the model.
 
 use std::collections::HashMap;
 
@@ -49,7 +50,7 @@ fn place(places: &HashMap<String, usize>, name: &str) -> (usize, usize) {
     let of_layer = |l| {
         places
             .get(&prefix(l))
-            .map_or((l + 1, 0), |&place| (place, 1))
+            .map_or((places.len() + l + 1, 0), |&place| (place, 1))
     };
     match (places.get(name), layer_of(name)) {
         (Some(&place), _) => (place, 0),
@@ -85,8 +86,9 @@ mod tests {
         ];
         let mut places: HashMap<_, _> = all.map(str::to_owned).into_iter().zip(0..).collect();
         places.extend([(prefix(0), 1), (prefix(1), 2)]);
-        let names = [all[2], "blk.0.attn_q.scale", all[1], all[0]];
-        let expected = [all[0], all[1], "blk.0.attn_q.scale", all[2]];
+        let beyond = "blk.2.nextn.enorm.weight";
+        let names = [beyond, all[2], "blk.0.attn_q.scale", all[1], all[0]];
+        let expected = [all[0], all[1], "blk.0.attn_q.scale", all[2], beyond];
         assert_eq!(sorted(&places, &names), expected);
     }
 }

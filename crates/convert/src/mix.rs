@@ -220,6 +220,8 @@ impl Mix {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModelFacts {
     pub(crate) n_layers: usize,
+    /// The last of these layers, which predict further tokens.
+    pub(crate) n_nextn: usize,
     /// Query heads per key-value head in the first layer.
     pub(crate) n_group: usize,
     pub(crate) n_experts: usize,
@@ -270,8 +272,21 @@ impl TypeSelector {
         }
     }
 
-    /// Selects the type of the next tensor, for which [`is_quantized`] holds.
+    /// Selects the type of the next tensor, for which [`is_quantized`] holds. A layer that predicts
+    /// further tokens is in no importance matrix, so it has Q8_0 where the mix requires one.
     pub(crate) fn select(&mut self, tensor: TensorShape<'_>) -> TensorType {
+        let ty = self.by_category(tensor);
+        let ModelFacts {
+            n_layers, n_nextn, ..
+        } = self.facts;
+        let is_nextn = layer_of(tensor.name).is_some_and(|l| l + n_nextn >= n_layers);
+        match n_nextn > 0 && is_nextn && self.mix.needs_importance(ty) {
+            true => TensorType::Q8_0,
+            false => ty,
+        }
+    }
+
+    fn by_category(&mut self, tensor: TensorShape<'_>) -> TensorType {
         let part = category(tensor.name, tensor.dims.len());
         if part == TensorCategory::Output || part == TensorCategory::Embedding && self.facts.is_tied
         {
@@ -469,6 +484,7 @@ mod tests {
 
     const LLAMA: ModelFacts = ModelFacts {
         n_layers: 16,
+        n_nextn: 0,
         n_group: 2,
         n_experts: 0,
         is_70b: false,
@@ -565,6 +581,22 @@ mod tests {
             [TensorType::Q5_K, TensorType::IQ4_XS]
         );
         assert_eq!(types("iq4_xs", with, "ffn_down")[1], TensorType::IQ4_XS);
+    }
+
+    #[test]
+    fn a_layer_that_predicts_further_tokens_needs_no_importance_matrix() {
+        let with = ModelFacts {
+            n_nextn: 1,
+            has_importance: true,
+            ..LLAMA
+        };
+        let types_of = |facts| types("iq2_xxs", facts, "attn_q");
+        assert_eq!(types_of(with)[15], TensorType::Q8_0);
+        assert_eq!(
+            types_of(with)[..15],
+            types_of(ModelFacts { n_nextn: 0, ..with })[..15]
+        );
+        assert_eq!(types("q4_k_m", with, "attn_q"), [TensorType::Q4_K; 16]);
     }
 
     #[test]

@@ -185,6 +185,7 @@ pub(crate) fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Mod
     let n_group = n_heads / n_kv_heads.max(1);
     Ok(ModelFacts {
         n_layers: n_layers.min(MAX_LAYERS),
+        n_nextn: count("nextn_predict_layers")?.min(n_layers),
         n_group,
         n_experts: count("expert_count")?,
         is_70b: n_layers == 80 && n_group > 1,

@@ -22,6 +22,7 @@ use crate::{
     AdapterFile, AdapterInfo, Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions,
     WeightsAt,
     adapters::LoadedAdapters,
+    heat::HeatControl,
     memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
     speculation::LoadedHead,
@@ -113,6 +114,7 @@ struct Inner {
     kernels: Kernels,
     pool: Arc<Pool>,
     step_threads: Arc<StepThreads>,
+    heat: HeatControl,
     backend: Arc<dyn Backend>,
     budget: Budget,
     load_time: Duration,
@@ -226,6 +228,7 @@ impl Engine {
             kernels,
             pool,
             step_threads,
+            heat: HeatControl::default(),
             backend,
             budget,
             load_time: start.elapsed(),
@@ -431,6 +434,11 @@ impl Engine {
     /// caller's, that is for it to know.
     pub fn step_threads(&self) -> &StepThreads {
         &self.inner.step_threads
+    }
+
+    /// The level of heat.
+    pub(crate) fn heat_control(&self) -> &HeatControl {
+        &self.inner.heat
     }
 
     /// The backend that creates executors.

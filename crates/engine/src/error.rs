@@ -139,6 +139,17 @@ pub enum Error {
         "the session has evicted {0} tokens to shift its context, so that its state cannot be exported"
     )]
     Shifted(usize),
+    /// A suspension of a session that shares its KV cache with forks.
+    #[cfg(feature = "cache")]
+    #[error("a session with forks cannot be suspended: they share its memory")]
+    Forked,
+    /// A suspension without a file of a session whose state is that of no text.
+    #[cfg(feature = "cache")]
+    #[error(
+        "the state of this session cannot be computed again, since its context was shifted or \
+         filled in: it can only be suspended to a file"
+    )]
+    Irreproducible,
     /// An export of a session with positions that were filled in for a measurement.
     #[cfg(feature = "cache")]
     #[error("a part of this session was filled in and is the state of no text")]
@@ -178,6 +189,11 @@ impl Error {
     pub fn is_about_outputs(&self) -> bool {
         use atta_model::Error::{NoLogits, NoScores};
         matches!(self, Self::Step(NoLogits | NoScores))
+    }
+
+    /// Whether a session was used that is suspended.
+    pub fn is_about_suspension(&self) -> bool {
+        matches!(self, Self::Step(atta_model::Error::Suspended))
     }
 
     /// Whether adapters are not there, or do not work together.

@@ -378,6 +378,23 @@ fn a_batcher_writes_what_each_text_would_have_been_alone() {
     }
 }
 
+#[test]
+fn a_prompt_goes_on_from_the_border_of_another_one() {
+    let engine = engine();
+    let mut batcher = batcher(&engine, 4, None);
+    for (seed, expected) in [(1, 0), (2, 150)] {
+        let before = batcher.counts().n_reused;
+        let wish = Wish {
+            prompt: text(seed, 150, 400),
+            ..wish(seed)
+        };
+        let job = Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap();
+        let texts = batched(&mut batcher, vec![job.with_border(150)]);
+        assert_eq!(texts, [alone(&engine, &wish)]);
+        assert_eq!(batcher.counts().n_reused - before, expected);
+    }
+}
+
 /// The scaled embeddings of tokens by the model of [`engine`], in place of the tokens.
 fn embedded(engine: &Engine, ids: &[u32]) -> Arc<[f32]> {
     let file = random_file(&hybrid_spec(engine)).leak();

@@ -35,6 +35,7 @@ mod error;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generation;
+mod heat;
 #[cfg(all(test, feature = "batch"))]
 mod hybrid_tests;
 mod memory;
@@ -70,7 +71,8 @@ pub use atta_model::{
 };
 pub use atta_store::{
     Budget, BudgetItem, Damage, DamagedPart, Error as StoreError, Io, ModelFiles, ModelSource,
-    ReadAt, ReadMethod, catch_bus_errors, disk_rate, give_back_memory, system,
+    ReadAt, ReadMethod, catch_bus_errors, disk_rate, give_back_memory, return_large_buffers,
+    system,
 };
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
@@ -83,6 +85,7 @@ pub use error::Error;
 pub use generation::{
     Event, FinishReason, Generate, GenerateOptions, StopError, StopPiece, StopStrings, Summary,
 };
+pub use heat::Heat;
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;
@@ -93,12 +96,14 @@ pub use sampling::{
     Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError, log_sum_exp,
 };
 #[cfg(feature = "batch")]
-pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
+pub use scheduler::{
+    Batcher, BatcherOptions, Counts, Done, Job, JobId, MIN_CACHE_REUSE, OnUpdate, Update,
+};
 pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
 pub use speculation::{
     DEFAULT_DRAFT, Draft, DraftHead, DraftModel, DraftSource, Drafter, EarlierAnswers, HeadFile,
     HiddenSink, MAX_DRAFT, N_CLASSES, Ngram, Speculation, SpeculationOff, SpeculationPolicy,
-    SpeculationStats, TappedRows,
+    SpeculationStats, StepRatios, TappedRows,
 };
 #[cfg(feature = "batch")]
 pub use text::{Media, Text};

@@ -63,8 +63,8 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// Applies the options. By default a file that fits the available memory is mapped, and a larger
-    /// one is streamed within [`AUTO_PERCENT`] of it.
+    /// Applies the options. By default a file that fits the available memory is mapped, and a
+    /// larger one is streamed within [`AUTO_PERCENT`] of it.
     ///
     /// # Errors
     /// A file that has not the tensors of the part of the model that this machine runs.

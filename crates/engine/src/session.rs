@@ -4,6 +4,8 @@
 //! runs one step of one of them at a time.
 
 mod in_flight;
+#[cfg(feature = "cache")]
+mod suspension;
 mod windows;
 
 use std::{
@@ -64,6 +66,12 @@ impl SessionOptions {
     /// The size of the executor that such a session has if memory is not short.
     pub fn executor_size(&self, spec: &ModelSpec) -> ExecutorSize {
         resolve(spec, self).size()
+    }
+
+    /// Memory for logits and sampling that such a session takes beside its executor, bytes.
+    pub fn output_bytes(&self, spec: &ModelSpec) -> u64 {
+        let Resolved { n_ctx, n_seqs, .. } = resolve(spec, self);
+        output_bytes(spec, n_ctx).saturating_mul(n_seqs as u64)
     }
 }
 
@@ -189,6 +197,12 @@ pub struct Session {
     engine: Engine,
     executor: Arc<Mutex<Box<dyn Executor>>>,
     pub(crate) seq: SeqId,
+    /// While the session has no memory for its state.
+    #[cfg(feature = "cache")]
+    suspended: Option<suspension::Suspended>,
+    /// The size of the executor.
+    #[cfg(feature = "cache")]
+    size: ExecutorSize,
     n_ctx: usize,
     n_batch: usize,
     /// Positions that each context shift evicts; `None` without shifts.
@@ -272,13 +286,17 @@ impl Session {
         let logits_memory = engine
             .budget()
             .reserve("logits", logits_bytes(engine.spec()))?;
-        let mut executor =
-            engine
-                .backend()
-                .open(engine.model().clone(), &planned.size(), engine.budget())?;
+        let size = planned.size();
+        let mut executor = engine
+            .backend()
+            .open(engine.model().clone(), &size, engine.budget())?;
         Ok(Self {
             engine: engine.clone(),
             seq: executor.new_seq()?,
+            #[cfg(feature = "cache")]
+            suspended: None,
+            #[cfg(feature = "cache")]
+            size,
             executor: Arc::new(Mutex::new(executor)),
             n_ctx,
             n_batch: planned.n_batch,
@@ -318,6 +336,10 @@ impl Session {
             engine: self.engine.clone(),
             executor: Arc::clone(&self.executor),
             seq,
+            #[cfg(feature = "cache")]
+            suspended: None,
+            #[cfg(feature = "cache")]
+            size: self.size.clone(),
             n_ctx: self.n_ctx,
             n_batch: self.n_batch,
             evicted_range: self.evicted_range.clone(),
@@ -334,7 +356,7 @@ impl Session {
             rows: LogitRows::default(),
             logits_memory,
             n_draft: self.n_draft,
-            costs: StepCosts::new(),
+            costs: self.costs.of_fork(),
             sink: None,
         })
     }
@@ -436,9 +458,11 @@ impl Session {
     fn append_part(&mut self, ids: &[u32], checkpoint: Option<usize>) -> Result<usize, Error> {
         self.shift_if_full()?;
         // Shifts happen at the same positions for any batch size.
+        let n_chunk = self.executor().n_chunk();
         let n = ids
             .len()
             .min(self.n_batch)
+            .min(n_chunk)
             .min(self.n_ctx - self.n_cached());
         let is_last = n == ids.len();
         let want = |i| {
@@ -601,6 +625,10 @@ impl Session {
     /// An executor that fails; the one on CPUs does not.
     pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
         self.settle_to(0)?;
+        #[cfg(feature = "cache")]
+        if self.is_suspended() {
+            return self.truncate_suspended(n);
+        }
         if n < self.tokens.len() {
             self.take_windows_back()?;
             let n_kept = self.evicted_range.as_ref().map_or(0, |range| range.start);

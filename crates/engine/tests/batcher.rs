@@ -2,6 +2,11 @@
 //! it.
 #![cfg(feature = "batch")]
 
+#[path = "batcher/cache_reuse.rs"]
+mod cache_reuse;
+#[path = "batcher/first_parts.rs"]
+mod first_parts;
+
 use std::{
     collections::HashMap,
     fs,

@@ -67,6 +67,8 @@ pub enum Setting {
     Insecure,
     /// Origins of web pages that a server answers.
     AllowOrigin,
+    /// Names by which a server is asked.
+    AllowHost,
 }
 
 impl Setting {
@@ -101,6 +103,7 @@ impl Setting {
             Self::ApiKey => "an API key",
             Self::Insecure => "insecure access",
             Self::AllowOrigin => "the allowed origin",
+            Self::AllowHost => "the allowed host name",
         }
     }
 }

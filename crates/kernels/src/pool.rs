@@ -52,6 +52,8 @@ struct PoolState {
     parked: Vec<Padded<AtomicBool>>,
     /// How many threads may take part in regions, the caller included.
     n_active: AtomicUsize,
+    /// What `n_active` may be at most, whatever a step asks for.
+    n_allowed: AtomicUsize,
     stop: AtomicBool,
     spin: Duration,
 }
@@ -231,6 +233,7 @@ impl Pool {
             panic: Mutex::new(None),
             parked: (0..n).map(|_| Padded(AtomicBool::new(false))).collect(),
             n_active: AtomicUsize::new(usize::MAX),
+            n_allowed: AtomicUsize::new(usize::MAX),
             stop: AtomicBool::new(false),
             spin: if n > n_cores {
                 Duration::ZERO
@@ -279,7 +282,21 @@ impl Pool {
 
     /// Lets at most `n` threads take part in regions from now on, the caller included.
     pub(crate) fn limit(&self, n: usize) {
-        self.shared.n_active.store(n, Ordering::SeqCst);
+        self.shared
+            .n_active
+            .store(n.min(self.n_allowed()), Ordering::SeqCst);
+    }
+
+    /// Allows at most `n` threads in all regions from now on, the caller included, for all who use
+    /// the pool: on a machine that is hot. Results do not depend on it.
+    pub fn allow(&self, n: NonZeroUsize) {
+        self.shared.n_allowed.store(n.get(), Ordering::SeqCst);
+        self.limit(usize::MAX);
+    }
+
+    /// How many threads are [allowed](Self::allow); more than there are without a limit.
+    pub(crate) fn n_allowed(&self) -> usize {
+        self.shared.n_allowed.load(Ordering::SeqCst)
     }
 
     /// Runs `work` on the caller and on every worker that arrives before the caller is done.
@@ -384,7 +401,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.limit(usize::MAX);
+        // Those that are not allowed are to end, too.
+        self.shared.n_active.store(usize::MAX, Ordering::SeqCst);
         self.wake();
         for (_, handle) in self.workers.drain(..) {
             // A worker catches the panics of its work, so the result is always `Ok`.

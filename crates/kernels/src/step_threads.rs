@@ -119,8 +119,9 @@ impl StepThreads {
         }
         let n = self.lock().next();
         let _limit = Limit::new(pool, n);
-        // Not every system has a clock; those without have one thread.
-        if !self.lock().is_search() {
+        // Not every system has a clock; those without have one thread. A step with fewer threads
+        // than it asked for tells nothing.
+        if !self.lock().is_search() || pool.n_allowed() < n {
             return step();
         }
         let waited_before = waited();
@@ -325,5 +326,29 @@ mod tests {
             assert!((1..=3).contains(&count(9)));
         }
         assert_eq!((threads.n_decode(), threads.n_prompt()), (2, 3));
+    }
+
+    #[test]
+    fn threads_that_are_not_allowed_stay_out_and_a_search_ignores_such_steps() {
+        let pool = crate::testing::pool(4);
+        let threads = StepThreads::measured(&pool);
+        let used = Mutex::new(std::collections::HashSet::new());
+        let step = || {
+            threads.run(&pool, 1, &|| Duration::ZERO, || {
+                pool.for_each(64, |_| {
+                    used.lock().unwrap().insert(std::thread::current().id());
+                });
+            });
+        };
+        pool.allow(std::num::NonZeroUsize::MIN);
+        (0..100).for_each(|_| step());
+        assert_eq!(used.lock().unwrap().len(), 1);
+        assert_eq!(threads.lock().n_steps, 0, "none of them was recorded");
+        pool.allow(std::num::NonZeroUsize::MAX);
+        step();
+        assert_eq!(threads.lock().n_steps, 1);
+        // Those that were never allowed to work end with the pool.
+        pool.allow(std::num::NonZeroUsize::MIN);
+        drop(pool);
     }
 }

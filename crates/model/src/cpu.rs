@@ -195,10 +195,33 @@ impl Executor for Cpu {
             ));
         }
         let kernels = self.kernels;
-        let key_shift = self.ropes.shift_back(evicted.len());
+        let key_shift = self.ropes.shift(evicted.end, evicted.start);
         self.cache.shift(seq, evicted, kernels, |l, key| {
             key_shift.apply(kernels, l, key)
         })
+    }
+
+    fn check_moving(&self) -> Result<(), Error> {
+        why_unmovable(self.model.spec()).map_or(Ok(()), |why| Err(Error::NoMove(why)))
+    }
+
+    fn append_moved(
+        &mut self,
+        from: SeqId,
+        positions: Range<usize>,
+        to: SeqId,
+    ) -> Result<(), Error> {
+        self.check_moving()?;
+        self.check_idle(from)?;
+        self.check_idle(to)?;
+        let kernels = self.kernels;
+        let key_shift = self
+            .ropes
+            .shift(positions.start, self.cache.seqs().len(to)?);
+        self.cache
+            .append_moved(from, positions, to, kernels, |l, key| {
+                key_shift.apply(kernels, l, key)
+            })
     }
 
     fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
@@ -647,18 +670,22 @@ fn check_size(spec: &ModelSpec, sizes: [usize; 4]) -> Result<(), Error> {
 
 /// Refuses models whose state cannot be moved to other positions.
 fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
-    let why = if spec.is_recurrent() {
-        "it has recurrent layers, whose states hold all positions together"
+    why_unmovable(spec).map_or(Ok(()), |why| Err(Error::NoShift(why)))
+}
+
+/// Why the state of a model cannot be moved to other positions; `None` if it can.
+fn why_unmovable(spec: &ModelSpec) -> Option<&'static str> {
+    if spec.is_recurrent() {
+        Some("it has recurrent layers, whose states hold all positions together")
     } else if spec.is_encoder() {
-        "it is an encoder, which sees a text whole"
+        Some("it is an encoder, which sees a text whole")
     } else if matches!(spec.positions, Positions::Learned(_)) {
-        "its positions are learned"
+        Some("its positions are learned")
     } else if spec.indexers().next().is_some() {
-        "the keys of its indexers hold several positions together"
+        Some("the keys of its indexers hold several positions together")
     } else if spec.attentions().any(Attention::norms_rotated) {
-        "its keys are normalized behind their rotation, which cannot be undone"
+        Some("its keys are normalized behind their rotation, which cannot be undone")
     } else {
-        return Ok(());
-    };
-    Err(Error::NoShift(why))
+        None
+    }
 }

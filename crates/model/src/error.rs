@@ -113,6 +113,9 @@ pub enum Error {
     /// Other machines that a ring cannot take.
     #[error("{0}; the ring is as it was")]
     RingKept(String),
+    /// A sequence of a session that has no memory for its state at the moment.
+    #[error("the session is suspended: it must be resumed first")]
+    Suspended,
     /// Too many batches in flight, or a change to a sequence with rows in flight.
     #[error("batches are in flight and must be collected first")]
     Busy,
@@ -172,6 +175,9 @@ pub enum Error {
     /// A shift of the context of a model that has none.
     #[error("the context of this model cannot be shifted: {0}")]
     NoShift(&'static str),
+    /// A move of keys to other positions, of a model or an executor that cannot.
+    #[error("prompts of this model cannot be reused approximately: {0}")]
+    NoMove(&'static str),
     /// Positions without a text, of an executor that cannot fill them in.
     #[error("positions that are not computed cannot be appended here")]
     NoFill,

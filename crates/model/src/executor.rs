@@ -15,6 +15,9 @@ use crate::{
     spec::ModelSpec,
 };
 
+/// The answer of executors that move no keys.
+const CANNOT_MOVE: Error = Error::NoMove("other machines have a part of its state");
+
 /// Capacity of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorSize {
@@ -188,6 +191,12 @@ pub trait Executor: Send {
         1
     }
 
+    /// Rows of a prompt in one batch, at most: fewer than it may have where several batches are
+    /// computed at the same time.
+    fn n_chunk(&self) -> usize {
+        self.info().n_batch
+    }
+
     /// Appends every row of a batch to its sequence and starts computing.
     ///
     /// # Errors
@@ -257,6 +266,33 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`], [`Error::State`] unless they are a multiple of 32 of its positions,
     /// [`Error::Options`] for a model with learned positions or recurrent layers.
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error>;
+
+    /// Whether [`append_moved`](Self::append_moved) works here.
+    ///
+    /// # Errors
+    /// [`Error::NoMove`] with the reason if not.
+    fn check_moving(&self) -> Result<(), Error> {
+        Err(CANNOT_MOVE)
+    }
+
+    /// Appends a copy of positions of the sequence `from` to another sequence, with keys rotated
+    /// to the new positions. Keys and values that were computed behind the text of `from` do not
+    /// change: the state approximates that of the text which it continues.
+    ///
+    /// # Errors
+    /// [`Error::NoMove`] of an executor or a model that cannot, [`Error::NoSequence`],
+    /// [`Error::State`] if `from` lacks some of the positions or has freed a part of the window
+    /// behind them, [`Error::ContextFull`], [`Error::OutOfBlocks`]; both sequences are as before
+    /// then.
+    fn append_moved(
+        &mut self,
+        from: SeqId,
+        positions: Range<usize>,
+        to: SeqId,
+    ) -> Result<(), Error> {
+        let _ = (from, positions, to);
+        Err(CANNOT_MOVE)
+    }
 
     /// Appends `n` positions without computing them, for measurements of speed behind a long
     /// context: keys and values are small numbers that depend on layer and position only, and the

@@ -1,5 +1,7 @@
 //! The state of sequences: shared, given back, taken elsewhere; and never wrong.
 
+#[path = "state/moves.rs"]
+mod moves;
 mod support;
 
 use std::ops::Range;
@@ -476,12 +478,14 @@ fn chooses_positions(g: &Golden) -> bool {
     g.model().spec().attentions().any(|a| a.indexer.is_some())
 }
 
+/// Whether keys can be moved, and the result seen: what a layer reads is of its tokens and
+/// positions alone only in the first one.
+fn shifts(g: &Golden) -> bool {
+    !learns_positions(g) && !norms_rotated(g) && !has_streams(g) && !chooses_positions(g)
+}
+
 #[test]
 fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
-    // What a layer reads is of its tokens and positions alone only in the first one.
-    let shifts = |g: &Golden| {
-        !learns_positions(g) && !norms_rotated(g) && !has_streams(g) && !chooses_positions(g)
-    };
     for g in without_recurrence().filter(shifts) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();

@@ -220,6 +220,12 @@ pub(crate) fn is_origin(text: &str) -> bool {
     text == "*" || text == "null" || text.split_once("://").is_some_and(is_site)
 }
 
+/// Whether a text is a valid allowed host: `NAME` or `NAME:PORT`.
+pub(crate) fn is_host(text: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"-_.:[]".contains(&c);
+    !name(text).is_empty() && text.bytes().all(is_plain)
+}
+
 /// Whether an allowed origin admits every web page.
 pub(crate) fn is_every_site(pattern: &str) -> bool {
     matches!(
@@ -503,6 +509,28 @@ mod tests {
             .any(is_origin)
         );
         assert!(is_every_site("*") && is_every_site("HTTPS://*") && !is_every_site("app://*"));
+    }
+
+    #[test]
+    fn a_host_is_a_name_without_scheme_path_and_wildcard() {
+        assert!(
+            ["a.example", "a.example:8080", "my_pc", "[::1]:80"]
+                .into_iter()
+                .all(is_host)
+        );
+        assert!(
+            ![
+                "",
+                ":80",
+                "http://a.example",
+                "a.example/",
+                "*",
+                "*.example",
+                "a b"
+            ]
+            .into_iter()
+            .any(is_host)
+        );
     }
 
     #[test]

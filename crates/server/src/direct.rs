@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use atta_engine::{Engine, GenerateOptions};
+use atta_engine::{AdapterSet, Engine, GenerateOptions};
 use axum::{
     Router,
     body::Body,
@@ -29,7 +29,12 @@ use crate::{
     ModelSource, ServeError, Server, ServerOptions,
     api::llama::options::{self, OptionsTarget},
     app::App,
-    flow::{body::BodyFields, sampling::Defaults, warnings::Warnings},
+    flow::{
+        adapters::{AdapterChoice, chosen},
+        body::BodyFields,
+        sampling::Defaults,
+        warnings::Warnings,
+    },
     listen,
     models::Models,
     routes,
@@ -355,6 +360,16 @@ pub fn generate_options(
         Some(warning) => Err(warning),
         None => Ok(options),
     }
+}
+
+/// Reads adapters from JSON: the value of the field `lora` of requests.
+///
+/// # Errors
+/// Text that is no such list, or adapters that were not loaded with the model, in words.
+pub fn adapter_set(engine: &Engine, json: &[u8]) -> Result<AdapterSet, String> {
+    let list: Vec<AdapterChoice> = serde_json::from_slice(json)
+        .map_err(|error| format!("expected a list of adapters: {error}"))?;
+    chosen(engine, &list).map_err(|error| error.message)
 }
 
 fn request(uri: Uri, body: Option<Vec<u8>>) -> Request<Body> {

@@ -42,7 +42,7 @@ pub use cluster::{
 // For tests and the fuzz target.
 #[doc(hidden)]
 pub use direct::Answer;
-pub use direct::{Canceller, Direct, Exchange, Progress, generate_options};
+pub use direct::{Canceller, Direct, Exchange, Progress, adapter_set, generate_options};
 pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};
@@ -174,6 +174,9 @@ pub enum ServeError {
     /// An allowed origin that is no origin.
     #[error("{}", not_an_origin(.0, Setting::words))]
     Origin(String),
+    /// An allowed host name that no request can have.
+    #[error("{}", not_a_host(.0, Setting::words))]
+    Host(String),
     /// A server-wide default that no request could use.
     #[error("{0}")]
     Defaults(String),
@@ -216,6 +219,7 @@ impl Explain for ServeError {
             Self::Open(address) => open_to_machines(*address, names),
             Self::OpenToPages(origin) => open_to_pages(origin, names),
             Self::Origin(origin) => not_an_origin(origin, names),
+            Self::Host(host) => not_a_host(host, names),
             _ => self.to_string(),
         }
     }
@@ -245,5 +249,12 @@ fn not_an_origin(origin: &str, names: Names) -> String {
         "{} {origin}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, \
          SCHEME://*, null or *",
         names(Setting::AllowOrigin)
+    )
+}
+
+fn not_a_host(host: &str, names: Names) -> String {
+    format!(
+        "{} {host}: expected NAME or NAME:PORT, without a scheme, a path or *",
+        names(Setting::AllowHost)
     )
 }

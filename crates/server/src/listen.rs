@@ -74,6 +74,7 @@ impl Server {
             return Err(ServeError::EmptyKey);
         }
         check_origins(&options)?;
+        check_hosts(&options)?;
         options.defaults.check()?;
         let runtime = runtime()?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
@@ -181,6 +182,15 @@ fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
         }
     }
     Ok(())
+}
+
+/// Refuses an allowed host name that no `Host` can have.
+fn check_hosts(options: &ServerOptions) -> Result<(), ServeError> {
+    let bad = options
+        .allowed_hosts
+        .iter()
+        .find(|host| !access::is_host(host));
+    bad.map_or(Ok(()), |host| Err(ServeError::Host(host.clone())))
 }
 
 /// Accepts connections until the server is stopped, then waits for the open ones.

@@ -101,12 +101,13 @@ const OF_REQUESTS: [Metric<Metrics>; 4] = [
 ];
 
 #[rustfmt::skip] // One metric, one row.
-const OF_WORKERS: [Metric<WorkerStatus>; 14] = [
+const OF_WORKERS: [Metric<WorkerStatus>; 15] = [
     gauge("atta_jobs_running", "Jobs in prefill or decoding", |s| s.n_running as f64),
     gauge("atta_jobs_waiting", "Jobs in the queue", |s| s.n_waiting as f64),
     counter("atta_steps_total", "Batches computed", |s| s.counts.n_steps as f64),
     counter("atta_prompt_tokens_total", "Prompt tokens computed", |s| s.counts.n_read as f64),
     counter("atta_prompt_tokens_reused_total", "Prompt tokens found in the prefix cache", |s| s.counts.n_reused as f64),
+    counter("atta_prompt_tokens_approximate_total", "Prompt tokens whose reused state is approximate", |s| s.counts.n_approximate as f64),
     counter("atta_prompt_tokens_restored_total", "Prompt tokens restored from disk", |s| s.counts.n_restored as f64),
     counter("atta_generated_tokens_total", "Tokens generated", |s| s.counts.n_written as f64),
     counter("atta_draft_tokens_total", "Tokens of drafts computed", |s| s.counts.n_drafted as f64),

@@ -18,7 +18,7 @@ use atta_engine::{
 };
 
 use crate::{
-    ServeError, ServerOptions,
+    Log, ServeError, ServerOptions,
     earlier::EarlierByKey,
     flow::{error::ApiError, sampling::Defaults},
     step_lock::StepLock,
@@ -74,6 +74,8 @@ pub(crate) struct Model {
     pub(crate) defaults: Arc<Defaults>,
     /// As in [`ModelSource`].
     pub(crate) talk_window: Option<usize>,
+    /// Why no part of a cached prompt can be moved; `None`: it can.
+    pub(crate) no_cache_reuse: Option<String>,
     /// Answers from which later ones are drafted.
     pub(crate) earlier: EarlierByKey,
     /// Of requests that say nothing of adapters.
@@ -166,6 +168,7 @@ pub(crate) struct Models {
     entries: Vec<ModelEntry>,
     batcher: BatcherOptions,
     defaults: Arc<Defaults>,
+    log: Log,
     step_lock: Arc<StepLock>,
     /// Called when a worker panics.
     on_panic: Arc<dyn Fn() + Send + Sync>,
@@ -193,6 +196,7 @@ impl Models {
                 .collect(),
             batcher: options.batcher.clone(),
             defaults: Arc::new(options.defaults.clone()),
+            log: options.log,
             step_lock: Arc::new(step_lock),
             on_panic,
             loading: Arc::default(),
@@ -357,8 +361,13 @@ impl Models {
         let format = ChatFormat::new(engine.tokenizer(), template);
         let batcher = Batcher::new(&engine, &self.batcher)?;
         let n_ctx = batcher.n_ctx();
+        if self.defaults.cache_reuse > 0 {
+            batcher.check_cache_reuse()?;
+        }
+        let no_cache_reuse = batcher.check_cache_reuse().err();
         let on_panic = Arc::clone(&self.on_panic);
-        let started = Worker::start(batcher, Arc::clone(&self.step_lock), move || on_panic());
+        let step_lock = Arc::clone(&self.step_lock);
+        let started = Worker::start(batcher, step_lock, self.log, move || on_panic());
         let (worker, thread) = started.map_err(ServeError::Start)?;
         Ok(Model {
             name: source.names[0].clone(),
@@ -370,6 +379,7 @@ impl Models {
             n_jobs: self.batcher.n_jobs,
             defaults: Arc::clone(&self.defaults),
             talk_window: source.talk_window,
+            no_cache_reuse: no_cache_reuse.map(|error| error.to_string()),
             earlier: EarlierByKey::default(),
             thread: Mutex::new(Some(thread)),
         })

@@ -58,6 +58,7 @@ mod tests {
         flow::{
             adapters::AdapterFields,
             body::BodyFields,
+            cache_reuse::CacheReuseFields,
             format::FormatFields,
             request::{ApiRequest, PathRequest},
             warnings::Warnings,
@@ -165,9 +166,16 @@ mod tests {
         describes::<R>(path, &[fields::<R>()]);
     }
 
-    /// As [`describes_one`], of a request whose answer is computed with adapters.
-    fn describes_adapted<R: ApiRequest + DeserializeOwned>(path: &str) {
-        describes::<R>(path, &[fields::<R>(), fields::<AdapterFields>()]);
+    /// The fields of all requests whose answers are computed.
+    fn computed() -> BTreeSet<String> {
+        let mut names = fields::<AdapterFields>();
+        names.extend(fields::<CacheReuseFields>());
+        names
+    }
+
+    /// As [`describes_one`], of a request whose answer is computed.
+    fn describes_computed<R: ApiRequest + DeserializeOwned>(path: &str) {
+        describes::<R>(path, &[fields::<R>(), computed()]);
     }
 
     #[test]
@@ -176,31 +184,30 @@ mod tests {
         let format = fields::<FormatFields>;
         let shared = fields::<OllamaShared>;
         let choices = fields::<ChoiceFields>;
-        let lora = fields::<AdapterFields>;
         let chat = [
             fields::<ChatFields>(),
             choices(),
             sampling(),
             format(),
-            lora(),
+            computed(),
         ];
         describes::<ChatRequest>("/v1/chat/completions", &chat);
         let completion = fields::<CompletionFields>();
-        let completion = [completion, choices(), sampling(), format(), lora()];
+        let completion = [completion, choices(), sampling(), format(), computed()];
         describes::<CompletionRequest>("/v1/completions", &completion);
-        let response = [fields::<ResponseFields>(), sampling(), lora()];
+        let response = [fields::<ResponseFields>(), sampling(), computed()];
         describes::<ResponseRequest>("/v1/responses", &response);
-        let ollama_chat = [fields::<OllamaChatFields>(), shared(), lora()];
+        let ollama_chat = [fields::<OllamaChatFields>(), shared(), computed()];
         describes::<PathRequest<OllamaChatFields>>("/api/chat", &ollama_chat);
-        let generate = [fields::<GenerateFields>(), shared(), lora()];
+        let generate = [fields::<GenerateFields>(), shared(), computed()];
         describes::<PathRequest<GenerateFields>>("/api/generate", &generate);
-        describes_adapted::<EmbeddingRequest>("/v1/embeddings");
-        describes_adapted::<MessagesRequest>("/v1/messages");
+        describes_computed::<EmbeddingRequest>("/v1/embeddings");
+        describes_computed::<MessagesRequest>("/v1/messages");
         describes_one::<CountRequest>("/v1/messages/count_tokens");
-        describes_adapted::<EmbedRequest>("/api/embed");
-        describes_adapted::<EmbeddingsRequest>("/api/embeddings");
+        describes_computed::<EmbedRequest>("/api/embed");
+        describes_computed::<EmbeddingsRequest>("/api/embeddings");
         describes_one::<TemplateRequest>("/apply-template");
-        describes_adapted::<RerankRequest>("/reranking");
+        describes_computed::<RerankRequest>("/reranking");
         describes_one::<TokenizeRequest>("/tokenize");
         describes_one::<DetokenizeRequest>("/detokenize");
     }

@@ -9,7 +9,7 @@ use std::{
 use axum::{
     Router,
     extract::{Request, State},
-    http::{HeaderValue, Method, Uri},
+    http::{HeaderMap, HeaderValue, Method, Uri},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
@@ -256,7 +256,7 @@ impl LogEntry<'_> {
 }
 
 /// Writes a line to standard error. If that is closed, the line is lost.
-fn write_log(line: &str) {
+pub(crate) fn write_log(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -270,8 +270,8 @@ fn log_warning(how: Log, path: &str, warning: &str) {
     write_log(&line);
 }
 
-async fn file(uri: Uri) -> Response {
-    page::file(uri.path())
+async fn file(uri: Uri, headers: HeaderMap) -> Response {
+    page::file(uri.path(), &headers)
         .unwrap_or_else(|| ApiError::not_found("there is no such file").into_response())
 }
 

@@ -18,12 +18,18 @@ use std::{
 };
 
 use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, Update};
+use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
+    Log,
     flow::{error::ApiError, logprobs::TokenLogprobs},
+    routes::write_log,
     step_lock::StepLock,
 };
+
+/// How long commands and clients that are gone may wait while the engine is paused by heat.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// An event of a job.
 #[derive(Debug)]
@@ -105,6 +111,7 @@ impl Worker {
     pub(crate) fn start(
         batcher: Batcher,
         step_lock: Arc<StepLock>,
+        log: Log,
         on_panic: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (commands, received) = mpsc::channel();
@@ -112,6 +119,7 @@ impl Worker {
         let worker_loop = WorkerLoop {
             batcher,
             step_lock,
+            log,
             commands: received,
             shared: Arc::clone(&shared),
             clients: HashMap::new(),
@@ -193,6 +201,7 @@ impl Drop for ExitGuard {
 struct WorkerLoop {
     batcher: Batcher,
     step_lock: Arc<StepLock>,
+    log: Log,
     commands: Receiver<Command>,
     shared: Arc<WorkerShared>,
     clients: HashMap<JobId, JobClient>,
@@ -249,11 +258,18 @@ impl WorkerLoop {
 
     fn step(&mut self) {
         self.end_jobs();
+        if !self.batcher.engine().wait_while_paused(PAUSE) {
+            return;
+        }
         let clients = &mut self.clients;
+        let log = self.log;
         let guard = self.step_lock.acquire();
-        let stepped = self
-            .batcher
-            .step(&mut |id, update| send_update(clients, id, update));
+        let stepped = self.batcher.step(&mut |id, update| {
+            if let Update::Done(done) = update {
+                log_reuse(log, id, done);
+            }
+            send_update(clients, id, update)
+        });
         drop(guard);
         self.print_warnings();
         self.measure_gap();
@@ -327,6 +343,31 @@ impl JobClient {
             Err(_) => ControlFlow::Break(()),
         }
     }
+}
+
+/// Logs that a prompt was reused approximately.
+fn log_reuse(log: Log, JobId(job): JobId, done: &Done) {
+    let Done {
+        n_prompt,
+        n_cached,
+        n_approximate,
+        ..
+    } = *done;
+    let line = match log {
+        _ if n_approximate == 0 => return,
+        Log::Off => return,
+        Log::Text => format!(
+            "job {job}: {n_cached} of {n_prompt} prompt tokens reused, {n_approximate} approximately"
+        ),
+        Log::Json => json!({
+            "job": job,
+            "prompt_tokens": n_prompt,
+            "cached_tokens": n_cached,
+            "approximate_tokens": n_approximate,
+        })
+        .to_string(),
+    };
+    write_log(&line);
 }
 
 /// Sends an update to the client of its job. `Break` ends the job, because its client is gone.

@@ -1,14 +1,20 @@
 // The chat page. A conversation is the list of messages that the interface takes; what only the page needs (`stats`,
 // `error`, …) stands beside those fields, and `wire` leaves it out. First the state, then the network, then the views.
 
-import { Markdown, codeBlock, el, morph, prettyJson } from './markdown.js';
+import { ask, eventsOf, Failure, metric } from './api.js';
+import {
+  branch, changeOf, draftOf, dropChat, importedChats, isEmpty, keepDraft, loadChats, matches, newChat, saveChat, showVersion, store,
+  titleFrom, titleOf,
+} from './chats.js';
+import { codeBlock, prettyJson } from './code.js';
+import { el, morph } from './dom.js';
+import { Markdown } from './markdown.js';
+import { copyTex } from './math.js';
+import { BadSetting, checkSchema, checkTools, requestOf } from './request.js';
 
 const $ = (id) => document.getElementById(id);
 const on = (target, type, act) => target.addEventListener(type, act);
-const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed'];
-const NO_SETTINGS = { model: '', system: '', format: 'text', schema: '', tools: '', tool_choice: 'auto' };
 const NARROW = matchMedia('(max-width: 60rem)');
-const STORE = 'atta.chat.';
 
 const chats = new Map();
 const runs = new Map(); // id of a conversation → {answer, controller}
@@ -17,38 +23,20 @@ let chat = null;
 let views = new Map(); // answer → its view, of the conversation that is shown
 let stick = true; // whether the thread follows its end
 
-class Failure extends Error {}
-
 // Conversations
-
-function newChat() {
-  const settings = { ...NO_SETTINGS, ...chat?.settings };
-  return { id: `${Date.now()}-${Math.random()}`, title: '', updated: Date.now(), settings, messages: [] };
-}
-
-function loadChats() {
-  for (const key of Object.keys(localStorage).filter((name) => name.startsWith(STORE))) {
-    try {
-      const saved = JSON.parse(localStorage.getItem(key));
-      chats.set(saved.id, saved);
-    } catch { /* not ours */ }
-  }
-}
 
 function save(which) {
   if (!which.messages.length || which.deleted) return;
   chats.set(which.id, which);
-  store(STORE + which.id, JSON.stringify(which));
+  if (!saveChat(which)) notify('This browser has no room left: delete some conversations.');
   showChats();
-}
-
-function store(key, value) {
-  try { localStorage.setItem(key, value); } catch { notify('This browser has no room left: delete some conversations.'); }
 }
 
 function openChat(which) {
   chat = which;
   notify('');
+  showAddress();
+  showDraft();
   fillSettings();
   showThread();
   showChats();
@@ -57,135 +45,104 @@ function openChat(which) {
   if (!NARROW.matches) $('input').focus();
 }
 
+/** The conversation is in the address, so that it has a place in the history, and can be a bookmark. */
+function showAddress() {
+  const address = chat.messages.length ? `#${chat.id}` : '';
+  if (address !== location.hash) history.pushState(null, '', address || location.pathname);
+}
+
+/** The conversation of the address, or a new one. */
+function openAddress() {
+  const id = location.hash.slice(1);
+  const found = chats.get(id);
+  if (found && found === chat) return;
+  openChat(found ?? newChat(chat ?? byTime()[0]));
+  if (id && !found) notify('This browser does not have that conversation.');
+}
+
+function showDraft() {
+  $('input').value = draftOf(chat);
+  fit($('input'));
+}
+
+/** Takes over what another tab has changed. */
+function takeChange(change) {
+  if (!change || runs.has(change.id)) return;
+  if (change.chat) chats.set(change.id, change.chat);
+  else chats.delete(change.id);
+  if (change.id === chat.id && change.chat) openChat(change.chat);
+  else showChats();
+}
+
 function deleteChat(which) {
   runs.get(which.id)?.controller.abort();
   which.deleted = true;
   chats.delete(which.id);
-  localStorage.removeItem(STORE + which.id);
-  if (which === chat) openChat(byTime()[0] ?? newChat());
+  dropChat(which);
+  if (which === chat) openChat(byTime()[0] ?? newChat(chat));
   else showChats();
   notify(`Deleted “${titleOf(which)}”.`, { label: 'Undo', act: () => { delete which.deleted; save(which); openChat(which); } });
 }
 
-function exportChat(which) {
-  const file = new Blob([JSON.stringify(which, null, 2)], { type: 'application/json' });
-  el('a', { href: URL.createObjectURL(file), download: `${titleOf(which)}.json` }).click();
+function exportChats(content, name) {
+  const file = new Blob([JSON.stringify(content, null, 2)], { type: 'application/json' });
+  el('a', { href: URL.createObjectURL(file), download: `${name}.json` }).click();
+}
+
+async function importChats(file) {
+  try {
+    const found = importedChats(await file.text());
+    const fresh = found.filter(({ id }) => !chats.has(id));
+    fresh.forEach(save);
+    if (fresh.length) openChat(fresh[0]);
+    notify(`${number(fresh.length)} imported${fresh.length < found.length ? `, ${number(found.length - fresh.length)} are here already` : ''}.`);
+  } catch (error) {
+    notify(`“${file.name}” cannot be imported: ${error.message}`);
+  }
 }
 
 const byTime = () => [...chats.values()].sort((a, b) => b.updated - a.updated);
-const titleOf = (which) => which.title || 'New chat';
 const running = () => runs.get(chat.id);
 const stop = () => running()?.controller.abort();
-const isEmpty = (message) => !message.content && !message.tool_calls?.length;
-
-// Requests
-
-function requestBody() {
-  const { system, format, tool_choice } = chat.settings;
-  const body = { model: $('model').value || 'default', messages: wire(chat.messages), stream: true, stream_options: { include_usage: true } };
-  if (system.trim()) body.messages.unshift({ role: 'system', content: system });
-  for (const name of SAMPLING) if (chat.settings[name]) body[name] = Number(chat.settings[name]);
-  if (format === 'json') body.response_format = { type: 'json_object' };
-  if (format === 'schema') body.response_format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: parsed(checkSchema, 'schema') } };
-  const tools = server.tools ? parsed(checkTools, 'tools') : [];
-  if (tools.length) Object.assign(body, { tools, tool_choice });
-  return body;
-}
-
-/** The messages as the interface wants them. A question that got no answer is not sent again. */
-function wire(messages) {
-  const out = [];
-  messages.forEach((message, i) => {
-    if (message.role !== 'assistant' || !isEmpty(message)) out.push(wireMessage(message));
-    else if (i + 1 < messages.length && out.at(-1)?.role === 'user') out.pop();
-  });
-  return out;
-}
-
-function wireMessage({ role, content, tool_calls, tool_call_id }) {
-  return { role, content: content || (tool_calls ? null : ''), tool_calls, tool_call_id };
-}
-
-function checkSchema(text) {
-  const schema = JSON.parse(text);
-  if (schema?.constructor !== Object) throw new Error('an object is expected');
-  return schema;
-}
-
-function checkTools(text) {
-  if (!text.trim()) return [];
-  const tools = [JSON.parse(text)].flat();
-  return tools.map((tool) => {
-    const given = tool?.function ?? tool;
-    if (typeof given?.name !== 'string') throw new Error('every tool needs a "name"');
-    return { type: 'function', function: given };
-  });
-}
-
-function parsed(check, field) {
-  try { return check(chat.settings[field]); } catch (error) {
-    togglePanel('panel', true);
-    throw new Failure(`The ${field === 'schema' ? 'JSON Schema' : 'list of tools'} cannot be used: ${error.message}`);
-  }
-}
-
-async function ask(path, options = {}) {
-  const key = sessionStorage.getItem('atta.key');
-  const headers = { 'Content-Type': 'application/json', ...(key && { Authorization: `Bearer ${key}` }) };
-  const response = await fetch(path, { ...options, headers }).catch((error) => {
-    if (error.name === 'AbortError') throw error;
-    throw new Failure('The server cannot be reached.');
-  });
-  if (!response.ok) throw new Failure(await failureOf(response));
-  return response;
-}
-
-async function failureOf(response) {
-  const hint = response.status === 401 ? '. The API key is set under Settings.' : '';
-  const { error } = await response.json().catch(() => ({}));
-  return (error?.message ?? error ?? `The server says ${response.status} ${response.statusText}`) + hint;
-}
-
-/** The data of server-sent events, up to `[DONE]`. */
-async function* eventsOf(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) throw new Failure('The connection ended before the answer did.');
-    const lines = (rest + value).split(/\r?\n/);
-    rest = lines.pop();
-    for (const line of lines.filter((text) => text.startsWith('data:'))) {
-      const data = line.slice(5).trim();
-      if (data === '[DONE]') return;
-      yield JSON.parse(data);
-    }
-  }
-}
 
 // Answers
 
-async function answer() {
+async function answer(versions) {
   const which = chat;
-  const message = { role: 'assistant', content: '', json: chat.settings.format !== 'text' };
-  const run = { answer: message, controller: new AbortController(), started: performance.now(), chunks: 0 };
+  const message = { role: 'assistant', content: '', json: chat.settings.format !== 'text', ...(versions && { versions }) };
+  const run = { answer: message, controller: new AbortController(), n_chunks: 0 };
   runs.set(which.id, run);
   which.messages.push(message);
+  save(which);
+  showAddress();
   showThread();
   try {
-    await receive(run, JSON.stringify(requestBody()));
+    const body = JSON.stringify(requestOf(chat, $('model').value || 'default', server.tools));
+    const received = receive(run, body);
+    countPrompt(run, body);
+    await received;
   } catch (error) {
+    if (error instanceof BadSetting) togglePanel('panel', true);
     if (error.name === 'AbortError') message.stopped = true;
     else if (!message.stopped) message.error = error instanceof Failure ? error.message : `The answer could not be read: ${error.message}`;
   }
   finish(which, run);
 }
 
+/** Asks how long the prompt is, for the meter, while it is read. */
+async function countPrompt(run, body) {
+  try {
+    const response = await ask('v1/chat/completions/input_tokens', { method: 'POST', body, signal: run.controller.signal });
+    run.n_prompt = (await response.json()).input_tokens;
+    showMeters();
+  } catch { /* The answer says why. */ }
+}
+
 async function receive(run, body) {
   const response = await ask('v1/chat/completions', { method: 'POST', body, signal: run.controller.signal });
   for await (const chunk of eventsOf(response)) {
     if (chunk.error) throw new Failure(chunk.error.message ?? String(chunk.error));
-    if (chunk.usage) run.usage = chunk.usage;
+    if (chunk.usage) Object.assign(run, { usage: chunk.usage, timings: chunk.timings });
     const choice = chunk.choices?.[0];
     if (choice?.finish_reason) run.answer.finish = choice.finish_reason;
     if (choice?.delta) take(run, choice.delta);
@@ -196,9 +153,7 @@ function take(run, delta) {
   const message = run.answer;
   const thought = delta.reasoning_content ?? delta.reasoning;
   if (!delta.content && !thought && !delta.tool_calls) return;
-  run.first ??= performance.now();
-  run.last = performance.now();
-  run.chunks += 1;
+  run.n_chunks += 1;
   if (thought) message.reasoning = (message.reasoning ?? '') + thought;
   if (delta.content) message.content += delta.content;
   for (const piece of delta.tool_calls ?? []) takeCall(message, piece);
@@ -214,29 +169,29 @@ function takeCall(message, piece) {
   call.function.arguments += piece.function?.arguments ?? '';
 }
 
-function statsOf({ started, first, last, chunks, usage }) {
+/** What the server counted and measured; until then, or without it, a chunk is taken for a token. */
+function statsOf({ n_chunks, n_prompt, usage, timings }) {
   return {
-    tokens: usage?.completion_tokens ?? chunks,
+    tokens: usage?.completion_tokens ?? n_chunks,
     exact: Boolean(usage),
-    prompt: usage?.prompt_tokens,
+    prompt: usage?.prompt_tokens ?? n_prompt,
     cached: usage?.prompt_tokens_details?.cached_tokens,
-    wait_ms: first - started,
-    write_ms: last - first,
+    wait_ms: timings?.prompt_ms,
+    write_ms: timings?.predicted_ms,
   };
 }
 
 function finish(which, run) {
   const message = run.answer;
   runs.delete(which.id);
-  if (message.stats) message.stats = statsOf(run);
+  if (message.stats || (message.stopped && run.n_prompt)) message.stats = statsOf(run);
   dropBrokenCalls(message);
   which.updated = Date.now();
   save(which);
+  if (which === chat) showRunning();
   views.get(message)?.();
   readMetrics();
-  if (which !== chat) return;
-  showRunning();
-  announce(message);
+  if (which === chat) announce(message);
 }
 
 /** Calls that a stop or the length limit has cut cannot be sent back to the server. */
@@ -252,29 +207,31 @@ function announce(message) {
   $('announce').textContent = `${calls}${message.content} ${message.error ?? ''} ${message.stopped ? 'Stopped.' : ''}`;
 }
 
-function send(text) {
+function send(text, versions) {
   if (running() || !text.trim()) return false;
   if (openCalls().length) return notify('First give the results of the tool calls.'), false;
   notify('');
-  chat.title ||= text.trim().replace(/\s+/g, ' ').slice(0, 60);
-  chat.messages.push({ role: 'user', content: text });
+  chat.title ||= titleFrom(text);
+  chat.messages.push({ role: 'user', content: text, ...(versions && { versions }) });
   chat.updated = Date.now();
   stick = true;
-  proceed();
-  return true;
-}
-
-function proceed() {
-  save(chat);
-  showThread();
   answer();
+  return true;
 }
 
 function regenerate() {
   if (running()) return;
   notify('');
-  if (chat.messages.at(-1)?.role === 'assistant') chat.messages.pop();
-  proceed();
+  answer(branch(chat.messages, chat.messages.length - 1));
+}
+
+function turnTo(index, at) {
+  if (running()) return;
+  showVersion(chat.messages, index, at);
+  save(chat);
+  stick = false;
+  showThread();
+  showMeters();
 }
 
 /** The calls of the last answer that have no result yet. */
@@ -286,7 +243,7 @@ function openCalls() {
 function sendResults() {
   const fields = $('thread').querySelectorAll('.turn:last-child .call textarea');
   openCalls().forEach(({ id }, i) => chat.messages.push({ role: 'tool', tool_call_id: id, content: fields[i].value }));
-  proceed();
+  answer();
 }
 
 // The thread
@@ -315,7 +272,7 @@ function userTurn(message, index) {
   const node = el('article.turn.user', {},
     el('h2.sr', {}, 'You'),
     el('div.body', {}, message.content),
-    el('span.actions', {}, button('Edit', () => editTurn(node, message, index))));
+    el('span.actions', {}, ...versionsOf(message), button('Edit', () => editTurn(node, message, index))));
   return node;
 }
 
@@ -323,20 +280,48 @@ function editTurn(node, message, index) {
   if (running()) return;
   const area = el('textarea', { value: message.content, rows: 1, 'aria-label': 'Edit your message' });
   const done = () => {
-    if (!area.value.trim()) return;
-    chat.messages.length = index;
-    send(area.value);
+    if (running() || !area.value.trim()) return;
+    send(area.value, branch(chat.messages, index));
   };
+  on(area, 'keydown', (event) => { if (isEnter(event)) event.preventDefault(), done(); });
+  openEditor(node, area, { label: 'Send', done, note: 'What follows now stays as a version.' });
+}
+
+/** Puts a field in the place of a turn. */
+function openEditor(node, area, { label, done, note }) {
   const cancel = () => { showThread(); $('input').focus(); };
   on(area, 'keydown', (event) => {
-    if (isEnter(event)) event.preventDefault(), done();
     if (event.key === 'Escape') event.stopPropagation(), cancel();
   });
   on(area, 'input', () => fit(area));
   node.replaceChildren(el('div.edit', {}, area,
-    el('div.row', {}, button('Send', done, 'primary'), button('Cancel', cancel, 'plain'), el('p.note', {}, 'What follows is answered anew.'))));
+    el('div.row', {}, button(label, done, 'primary'), button('Cancel', cancel, 'plain'), el('p.note', {}, note))));
   fit(area);
   area.focus();
+}
+
+function editAnswer(node, message) {
+  if (running()) return;
+  const area = el('textarea', { value: message.content, rows: 1, 'aria-label': 'Edit the answer' });
+  const done = () => {
+    message.content = area.value;
+    save(chat);
+    showThread();
+  };
+  openEditor(node, area, { label: 'Save', done, note: 'The model will take it for its own words.' });
+}
+
+/** Where there are several versions from a message on: which is shown, and the way to the others. */
+function versionsOf(message) {
+  const { at, tails } = message.versions ?? { at: 0, tails: [] };
+  if (tails.length < 2) return [];
+  const to = (label, sign, place) => {
+    const node = button(sign, () => turnTo(chat.messages.indexOf(message), place));
+    node.disabled = !tails[place];
+    node.setAttribute('aria-label', label);
+    return node;
+  };
+  return [el('span.versions', {}, to('Version before', '‹', at - 1), `${at + 1} / ${tails.length}`, to('Next version', '›', at + 1))];
 }
 
 function answerTurn(message) {
@@ -370,7 +355,7 @@ function updateAnswer(message, node, parts, body) {
   parts.failure.textContent = message.error ?? '';
   parts.failure.hidden = !message.error;
   parts.stats.textContent = statsLine(message, live);
-  parts.actions.replaceChildren(...(live ? [] : answerActions(message)));
+  parts.actions.replaceChildren(...(live ? [] : answerActions(message, node)));
   follow();
 }
 
@@ -381,10 +366,12 @@ function showJson(root, content) {
   else root.append(block);
 }
 
-function answerActions(message) {
+function answerActions(message, node) {
   const copy = button('Copy', () => copyText(copy, message.content));
+  const edit = button('Edit', () => editAnswer(node, message));
   const again = button(message.error ? 'Try again' : 'Regenerate', regenerate);
-  return [...(message.content ? [copy] : []), ...(message === chat.messages.at(-1) ? [again] : [])];
+  const isLast = message === chat.messages.at(-1);
+  return [...versionsOf(message), ...(message.content ? [copy, edit] : []), ...(isLast ? [again] : [])];
 }
 
 function showThoughts(view, { reasoning, content, tool_calls }, live) {
@@ -396,10 +383,12 @@ function showThoughts(view, { reasoning, content, tool_calls }, live) {
 function statsLine({ stats, stopped, finish: reason }, live) {
   const marks = [stopped && 'stopped', reason === 'length' && 'cut at the token limit'].filter(Boolean);
   if (!stats || live && stats.tokens < 2) return marks.join(' · ');
+  // The first token is the prompt's: its time is the wait.
   const speed = stats.tokens > 1 && stats.write_ms > 0 ? `${number((stats.tokens - 1) / stats.write_ms * 1000, 1)} tokens/s` : '';
-  const tokens = `${stats.exact ? '' : '≈ '}${number(stats.tokens)} ${stats.tokens === 1 ? 'token' : 'tokens'}`;
+  const tokens = stats.tokens && `${stats.exact ? '' : '≈ '}${number(stats.tokens)} ${stats.tokens === 1 ? 'token' : 'tokens'}`;
   const cached = stats.cached ? ` (${number(stats.cached)} cached)` : '';
-  const prompt = stats.prompt ? `prompt ${number(stats.prompt)}${cached} in ${number(stats.wait_ms / 1000, 1)} s` : '';
+  const wait = stats.wait_ms === undefined ? '' : ` in ${number(stats.wait_ms / 1000, 1)} s`;
+  const prompt = stats.prompt ? `prompt ${number(stats.prompt)}${cached}${wait}` : '';
   return [tokens, speed, prompt, ...marks].filter(Boolean).join(' · ');
 }
 
@@ -432,7 +421,7 @@ const dirty = new Set();
 
 /** Shows what has come for `message`, once per frame. */
 function refresh(message) {
-  if (!dirty.size) requestAnimationFrame(() => { for (const each of dirty) views.get(each)?.(); dirty.clear(); });
+  if (!dirty.size) requestAnimationFrame(() => { for (const each of dirty) views.get(each)?.(); dirty.clear(); showMeters(); });
   dirty.add(message);
 }
 
@@ -478,7 +467,10 @@ function notify(text, action) {
 
 function showChats() {
   if ($('chats').querySelector('input')) return;
-  $('chats').replaceChildren(...byTime().map(chatRow));
+  const query = $('search').value.trim();
+  const found = query ? byTime().filter((which) => matches(which, query)) : byTime();
+  $('chats').replaceChildren(...(found.length ? found.map(chatRow) : query ? [el('li.none', {}, 'None has these words.')] : []));
+  $('search').hidden = $('export').hidden = !chats.size;
 }
 
 function chatRow(which) {
@@ -486,7 +478,7 @@ function chatRow(which) {
   if (which === chat) open.setAttribute('aria-current', 'true');
   const row = el('li', { className: `${which === chat ? 'current' : ''} ${runs.has(which.id) ? 'busy' : ''}` }, open, el('span.tools', {},
     icon('rename', 'Rename', which, () => renameRow(row, which)),
-    icon('export', 'Export', which, () => exportChat(which)),
+    icon('export', 'Export', which, () => exportChats(which, titleOf(which))),
     icon('delete', 'Delete', which, () => deleteChat(which))));
   return row;
 }
@@ -600,7 +592,6 @@ async function readServer() {
   try {
     const { data } = await (await ask('v1/models')).json();
     server.models = data.map((model) => model.id);
-    notify('');
   } catch (error) {
     notify(error.message, { label: 'Try again', act: readServer });
   }
@@ -626,20 +617,22 @@ async function readMetrics() {
   showMeters();
 }
 
-/** A value of the Prometheus text format. */
-function metric(text, name) {
-  return Number(new RegExp(`^atta_${name}(?:\\{.*\\})? +(\\S+)`, 'm').exec(text)?.[1] ?? 0);
-}
-
 function showMeters() {
   const { bytes, kv, kvMax, machines } = server.metrics;
-  const stats = chat.messages.findLast((message) => message.stats?.exact)?.stats;
-  showContext(stats ? stats.prompt + stats.tokens : 0, server.n_ctx || kvMax || 0);
+  showContext(contextUsed(), server.n_ctx || kvMax || 0);
   $('cluster').hidden = !machines;
   $('cluster').textContent = `Ring of ${number(machines ?? 0)} machines`;
   $('memory').hidden = !bytes;
   $('memory').textContent = bytes ? `${size(bytes)} memory` : '';
   $('memory').title = kvMax ? `${number(kv)} of ${number(kvMax)} tokens are kept` : '';
+}
+
+/** Tokens of the prompt and the answer, of the running one as far as it is. */
+function contextUsed() {
+  const run = running();
+  if (run?.n_prompt) return run.n_prompt + run.n_chunks;
+  const stats = chat.messages.findLast((message) => message.stats?.prompt)?.stats;
+  return stats ? stats.prompt + stats.tokens : 0;
 }
 
 function showContext(used, limit) {
@@ -666,8 +659,15 @@ function fit(area) {
 }
 
 function submit() {
-  if (send($('input').value)) $('input').value = '';
+  const text = $('input').value;
+  keepDraft(chat, '');
+  if (send(text)) $('input').value = '';
+  changeInput();
+}
+
+function changeInput() {
   fit($('input'));
+  keepDraft(chat, $('input').value);
 }
 
 function composerKey(event) {
@@ -692,7 +692,7 @@ function pageKey(event) {
 
 function startChat() {
   if (NARROW.matches) closePanels();
-  openChat(newChat());
+  openChat(newChat(chat));
   $('input').focus();
 }
 
@@ -707,14 +707,18 @@ function leave() {
 function listen() {
   on($('composer'), 'submit', (event) => { event.preventDefault(); running() ? stop() : submit(); });
   on($('input'), 'keydown', composerKey);
-  on($('input'), 'input', () => fit($('input')));
+  on($('input'), 'input', changeInput);
+  on($('search'), 'input', showChats);
+  on($('import'), 'click', () => $('file').click());
+  on($('file'), 'change', ({ target }) => { if (target.files[0]) importChats(target.files[0]); target.value = ''; });
+  on($('export'), 'click', () => exportChats(byTime(), 'conversations'));
   on($('new'), 'click', startChat);
   on($('down'), 'click', toEnd);
   on($('modes'), 'click', () => togglePanel('panel', true));
   on($('scrim'), 'click', closePanels);
   on($('settings'), 'input', changeSetting);
   on($('model'), 'change', ({ target }) => { chat.settings.model = target.value; save(chat); });
-  on($('key'), 'change', ({ target }) => { sessionStorage.setItem('atta.key', target.value.trim()); readServer(); });
+  on($('key'), 'change', ({ target }) => { sessionStorage.setItem('atta.key', target.value.trim()); notify(''); readServer(); });
   for (const form of [$('settings'), $('connection')]) on(form, 'submit', (event) => event.preventDefault());
   on($('theme'), 'change', ({ target }) => { showTheme(target.value); store('atta.theme', target.value); });
   for (const id of ['nav', 'panel']) {
@@ -722,20 +726,23 @@ function listen() {
     on($(id).querySelector('.close'), 'click', () => togglePanel(id, false));
   }
   on($('thread'), 'click', ({ target }) => target.matches('.copy') && copyText(target, target.closest('.code').querySelector('code').textContent));
+  on($('thread'), 'copy', copyTex);
   on($('scroll'), 'scroll', ({ target }) => { stick = target.scrollHeight - target.scrollTop - target.clientHeight < 48; $('down').hidden = stick; });
   for (const part of [$('scroll'), $('composer')]) new ResizeObserver(follow).observe(part);
   on(NARROW, 'change', coverMain);
   on(document, 'keydown', pageKey);
   on(window, 'pagehide', leave);
+  on(window, 'popstate', openAddress);
+  on(window, 'storage', (event) => takeChange(changeOf(event)));
 }
 
 function start() {
   showTheme(localStorage.getItem('atta.theme') ?? 'auto');
   $('key').value = sessionStorage.getItem('atta.key') ?? '';
-  loadChats();
+  for (const saved of loadChats()) chats.set(saved.id, saved);
   listen();
   togglePanel('nav', !NARROW.matches);
-  openChat(byTime()[0] ?? newChat());
+  openAddress();
   readServer();
 }
 

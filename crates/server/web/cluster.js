@@ -1,7 +1,7 @@
 // The page of a ring: asks for `/api/cluster` every two seconds and shows the answer. All that comes from there becomes
 // text nodes and attributes, never markup.
 
-import { el, morph } from './markdown.js';
+import { el, morph } from './dom.js';
 
 const EVERY_MS = 2000;
 const SVG = 'http://www.w3.org/2000/svg';

@@ -32,7 +32,7 @@ pub use error::Error;
 pub use files::{Hole, ModelFiles, ModelSource};
 pub use guard::{ChunkGuard, TensorRows};
 pub use mapped::MappedFile;
-pub use os::{catch_bus_errors, give_back_memory};
+pub use os::{catch_bus_errors, give_back_memory, return_large_buffers};
 pub use plan::{Extent, LayerTables, Plan, Projection, RowTable, WeightGroup, WeightPass};
 pub use source::ReadAt;
 pub use stream::{Io, ResidencyBytes, ResidencyPolicy, Streamed};

@@ -18,7 +18,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("tuples", "kernels", 146),
     ("tuples", "model", 4),
     ("tuples", "tokenizer", 1),
-    ("widths", "engine", 3),
+    ("widths", "engine", 2),
     ("widths", "formats", 29),
     ("widths", "kernels", 137),
     ("widths", "xtask", 2),

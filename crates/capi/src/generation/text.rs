@@ -1,8 +1,12 @@
 //! A generation in a session, which it owns until it ends.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use atta_engine::{
@@ -18,6 +22,9 @@ use crate::{
     sampler::options,
     session::{Held, SessionCell, check_ids},
 };
+
+/// How long a cancellation may go unseen while the model is paused.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A session with what it goes on with.
 struct Owner {
@@ -85,14 +92,54 @@ impl TextGeneration {
         Arc::clone(&self.is_cancelled)
     }
 
-    pub(crate) fn next(&mut self) -> CallResult<Happened> {
-        let is_cancelled = self.is_cancelled.load(Ordering::Relaxed);
+    pub(crate) fn suspend(&mut self, file: Option<&Path>) -> CallResult<()> {
+        let running = self.running();
+        Ok(running.with_dependent_mut(|_, generate| generate.suspend(file))?)
+    }
+
+    pub(crate) fn resume(&mut self) -> CallResult<()> {
+        let running = self.running();
+        Ok(running.with_dependent_mut(|_, generate| generate.resume())?)
+    }
+
+    fn running(&mut self) -> &mut RunningText {
+        let running = self.running.as_mut();
+        running.expect("nothing is asked of it behind its last event")
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Waits while heat pauses the model, for this time at most.
+    fn wait_while_paused(&self, time: Duration) -> CallResult<()> {
+        let engine = &self.cell.loaded.engine;
+        let start = Instant::now();
+        while !self.is_cancelled() {
+            let left = time.saturating_sub(start.elapsed());
+            if engine.wait_while_paused(left.min(PAUSE)) {
+                break;
+            }
+            if left.is_zero() {
+                let message = "no event yet: the model is paused, since the machine is too hot";
+                return Err(Failure::new(AttaStatus::Pending, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event, for which a model that is paused waits so long.
+    pub(crate) fn next(&mut self, time: Duration) -> CallResult<Happened> {
+        self.wait_while_paused(time)?;
+        let is_cancelled = self.is_cancelled();
+        let is_suspended = |running: &mut RunningText| {
+            running.with_dependent_mut(|_, generate| generate.is_suspended())
+        };
+        if !is_cancelled && is_suspended(self.running()) {
+            return Err(Failure::suspended());
+        }
         loop {
-            let running = self
-                .running
-                .as_mut()
-                .expect("no event is asked for behind the last");
-            let event = running.with_dependent_mut(|_, generate| {
+            let event = self.running().with_dependent_mut(|_, generate| {
                 if is_cancelled {
                     generate.interrupt();
                 }
@@ -131,8 +178,9 @@ impl TextGeneration {
 
     /// Gives the session back, and says how it went.
     fn end(&mut self) -> CallResult<Happened> {
-        let running = self.running.as_mut().expect("it has not ended");
-        let summary = running.with_dependent_mut(|_, generate| generate.end_with_summary())?;
+        let summary = self
+            .running()
+            .with_dependent_mut(|_, generate| generate.end_with_summary())?;
         self.give_back(summary.pending.clone());
         Ok(Happened {
             n_done: summary.n_generated,
@@ -171,7 +219,11 @@ fn start(
     prompt: Option<TextPrompt>,
     options: &GenerateOptions,
 ) -> Result<RunningText, Box<Unstarted>> {
-    let ids = match prompt_ids(cell, &held, prompt) {
+    let ids = match held.session.is_suspended() {
+        true => Err(Failure::suspended()),
+        false => prompt_ids(cell, &held, prompt),
+    };
+    let ids = match ids {
         Ok(ids) => ids,
         Err(failure) => return Err(Box::new(Unstarted { held, failure })),
     };

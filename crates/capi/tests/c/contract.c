@@ -1,5 +1,6 @@
 /* Every function of atta.h: what it does, how it fails, from several threads, and what it leaves
-   behind. Usage: contract MODEL TEXT, where TEXT is what the engine writes in 24 tokens. */
+   behind. Usage: contract MODEL TEXT LORA, where TEXT is what the engine writes in 24 tokens, and
+   LORA is the option with an adapter of the name "tale" and of scale 0. */
 
 #include <atta.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 
 static const char *model_path;
 static const char *expected;
+static const char *lora;
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -130,6 +132,13 @@ static void nothing_takes_null_for_a_handle(void) {
     IS(atta_session_truncate(NULL, 0, &n), ATTA_STATUS_INVALID);
     IS(atta_session_save(NULL, &buffer), ATTA_STATUS_INVALID);
     IS(atta_session_load(NULL, NULL, 0), ATTA_STATUS_INVALID);
+    IS(atta_session_suspend(NULL, NULL), ATTA_STATUS_INVALID);
+    IS(atta_session_resume(NULL), ATTA_STATUS_INVALID);
+    IS(atta_session_set_lora(NULL, "[]", 2), ATTA_STATUS_INVALID);
+    IS(atta_generation_suspend(NULL, NULL), ATTA_STATUS_INVALID);
+    IS(atta_generation_resume(NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_suspend(NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_set_heat(NULL, 0), ATTA_STATUS_INVALID);
     IS(atta_sampler_new(NULL, NULL, 0, &sampler), ATTA_STATUS_INVALID);
     IS(atta_sampler_sample(NULL, NULL, &token), ATTA_STATUS_INVALID);
     IS(atta_sampler_choose(NULL, NULL, 0, NULL, 0, &token), ATTA_STATUS_INVALID);
@@ -355,6 +364,107 @@ static void any_thread_may_cancel(const atta_model *model) {
     atta_generation_free(generation);
 }
 
+static uint64_t number(const atta_model *model, const char *name) {
+    uint64_t value;
+    OK(atta_model_number(model, name, &value));
+    return value;
+}
+
+static void a_session_is_suspended_and_goes_on(const atta_model *model) {
+    static const char START[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 10, " GREEDY "}";
+    static const char REST[] = "{\"max_tokens\": 14, " GREEDY "}";
+    const char *files[2] = {NULL, "suspended.state"};
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], rest[4096];
+    uint64_t with_memory;
+    int i, n_events;
+    for (i = 0; i < 2; i++) {
+        atta_session *session = new_session(model);
+        collect(begin(session, START), text, NULL);
+        with_memory = number(model, "ram_used");
+        OK(atta_session_suspend(session, files[i]));
+        CHECK(number(model, "ram_used") < with_memory);
+        IS(atta_generate(session, REST, strlen(REST), &generation), ATTA_STATUS_SUSPENDED);
+        SAYS("resume");
+        OK(atta_session_resume(session));
+        CHECK(number(model, "ram_used") == with_memory);
+        /* And between the events of the rest. */
+        generation = begin(session, REST);
+        IS(atta_session_suspend(session, NULL), ATTA_STATUS_BUSY);
+        for (n_events = 0; n_events < 9; n_events++) {
+            OK(atta_next(generation, &event, sizeof event));
+            if (event.kind == ATTA_EVENT_KIND_TEXT) strcat(text, event.text);
+        }
+        OK(atta_generation_suspend(generation, files[i]));
+        CHECK(number(model, "ram_used") < with_memory);
+        IS(atta_next(generation, &event, sizeof event), ATTA_STATUS_SUSPENDED);
+        OK(atta_generation_resume(generation));
+        collect(generation, rest, NULL);
+        strcat(text, rest);
+        CHECK(strcmp(text, expected) == 0);
+        /* Freed while it is suspended. */
+        generation = begin(session, REST);
+        OK(atta_next(generation, &event, sizeof event));
+        OK(atta_generation_suspend(generation, NULL));
+        atta_generation_free(generation);
+        OK(atta_session_resume(session));
+        IS(atta_session_suspend(session, "/no/such/folder"), ATTA_STATUS_FAILED);
+        SAYS("folder");
+        atta_session_free(session);
+    }
+    CHECK(fopen(files[1], "r") == NULL);
+}
+
+static void requests_give_their_memory_back(const atta_model *model) {
+    static const char BODY[] = "{\"prompt\": \"a\", \"max_tokens\": 2}";
+    atta_event event;
+    atta_generation *generation = request(model, "/v1/completions", BODY);
+    uint64_t with_memory;
+    OK(atta_next(generation, &event, sizeof event));
+    with_memory = number(model, "ram_used");
+    IS(atta_generation_suspend(generation, NULL), ATTA_STATUS_INVALID);
+    IS(atta_model_suspend(model), ATTA_STATUS_BUSY);
+    atta_generation_free(generation);
+    OK(atta_model_suspend(model));
+    OK(atta_model_suspend(model));
+    CHECK(number(model, "ram_used") < with_memory);
+    generation = request(model, "/v1/completions", BODY);
+    OK(atta_next(generation, &event, sizeof event));
+    atta_generation_free(generation);
+}
+
+static void heat_slows_and_pauses(const atta_model *model) {
+    atta_session *session = new_session(model);
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], summary[1024];
+    IS(atta_model_set_heat(model, 4), ATTA_STATUS_INVALID);
+    IS(atta_model_set_heat(model, -1), ATTA_STATUS_INVALID);
+    SAYS("-1");
+    OK(atta_model_set_heat(model, ATTA_HEAT_CRITICAL));
+    CHECK(number(model, "heat") == ATTA_HEAT_CRITICAL);
+    collect(begin(session, "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY "}"), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    OK(atta_model_set_heat(model, ATTA_HEAT_EMERGENCY));
+    generation = begin(session, "{\"max_tokens\": 1, " GREEDY "}");
+    IS(atta_next_within(generation, 1, &event, sizeof event), ATTA_STATUS_PENDING);
+    SAYS("hot");
+    OK(atta_model_set_heat(model, ATTA_HEAT_NOMINAL));
+    OK(atta_next(generation, &event, sizeof event));
+    OK(atta_model_set_heat(model, ATTA_HEAT_EMERGENCY));
+    /* What is cancelled need not wait. */
+    atta_cancel(generation);
+    collect(generation, text, summary);
+    CHECK(strstr(summary, "interrupted") != NULL);
+    generation = request(model, "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 2}");
+    IS(atta_next_within(generation, 1, &event, sizeof event), ATTA_STATUS_PENDING);
+    OK(atta_model_set_heat(model, ATTA_HEAT_NOMINAL));
+    OK(atta_next(generation, &event, sizeof event));
+    atta_generation_free(generation);
+    atta_session_free(session);
+}
+
 static const atta_model *shared_model;
 
 static void *write_text(void *unused) {
@@ -390,6 +500,53 @@ static void threads_share_a_model_and_not_a_session(const atta_model *model) {
     in_threads(2, write_text, NULL);
     in_threads(8, use_session, session);
     atta_session_free(session);
+}
+
+static void set_lora(const atta_session *session, const char *json) {
+    OK(atta_session_set_lora(session, json, strlen(json)));
+}
+
+static void adapters_belong_to_sessions_and_requests(void) {
+    static const char STORY[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY "}";
+    static const char BODY[] = "{\"prompt\": \"" PROMPT "\", \"max_tokens\": 24, " GREEDY
+                               ", \"lora\": [{\"name\": \"tale\"}]}";
+    atta_options *options;
+    atta_model *model;
+    atta_session *session;
+    atta_generation *generation;
+    atta_event event;
+    char text[4096], tale[4096];
+    OK(atta_options_new(&options));
+    OK(atta_options_set_u64(options, "ctx", 128));
+    IS(atta_options_set_text(options, "lora", "a.gguf", 6), ATTA_STATUS_INVALID);
+    SAYS("path");
+    OK(atta_options_set_text(options, "lora", lora, strlen(lora)));
+    OK(atta_model_open(model_path, options, &model));
+    OK(atta_options_set_text(options, "lora", "[{\"path\": \"/nowhere\"}]", 22));
+    session = new_session(model);
+    collect(begin(session, STORY), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    set_lora(session, "[{\"name\": \"tale\", \"scale\": 2}]");
+    collect(begin(session, STORY), tale, NULL);
+    CHECK(strcmp(tale, expected) != 0);
+    set_lora(session, "[{\"id\": 0}]");
+    collect(begin(session, STORY), tale, NULL);
+    CHECK(strcmp(tale, expected) != 0);
+    set_lora(session, "[]");
+    collect(begin(session, STORY), text, NULL);
+    CHECK(strcmp(text, expected) == 0);
+    IS(atta_session_set_lora(session, "[{\"name\": \"b\"}]", 15), ATTA_STATUS_REQUEST);
+    SAYS("tale");
+    IS(atta_session_set_lora(session, "{", 1), ATTA_STATUS_REQUEST);
+    atta_session_free(session);
+    generation = request(model, "/v1/completions", BODY);
+    OK(atta_next(generation, &event, sizeof event));
+    CHECK(strstr(event.text, "text_completion") != NULL);
+    atta_generation_free(generation);
+    atta_model_free(model);
+    IS(atta_model_open(model_path, options, &model), ATTA_STATUS_MODEL);
+    SAYS("nowhere");
+    atta_options_free(options);
 }
 
 static void a_parent_may_be_freed_first(void) {
@@ -441,9 +598,10 @@ static void a_thousand_cycles_leave_nothing(void) {
 
 int main(int argc, char **argv) {
     atta_model *model;
-    if (argc != 3) return 2;
+    if (argc != 4) return 2;
     model_path = argv[1];
     expected = argv[2];
+    lora = argv[3];
     versions_and_names();
     options_are_checked();
     nothing_takes_null_for_a_handle();
@@ -453,8 +611,12 @@ int main(int argc, char **argv) {
     a_session_generates(model);
     a_model_answers_requests(model);
     any_thread_may_cancel(model);
+    a_session_is_suspended_and_goes_on(model);
+    requests_give_their_memory_back(model);
+    heat_slows_and_pauses(model);
     threads_share_a_model_and_not_a_session(model);
     atta_model_free(model);
+    adapters_belong_to_sessions_and_requests();
     a_parent_may_be_freed_first();
     a_thousand_cycles_leave_nothing();
     return 0;

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fs, mem::offset_of, path::Path, process::Command};
 
-use atta_capi::{ATTA_ABI, AttaEvent, AttaEventKind, AttaStatus};
+use atta_capi::{ATTA_ABI, AttaEvent, AttaEventKind, AttaHeat, AttaStatus};
 
 use crate::programs::library;
 
@@ -54,8 +54,9 @@ fn layouts() -> Vec<String> {
         field("text_size", offset_of!(AttaEvent, text_size)),
         field("n_done", offset_of!(AttaEvent, n_done)),
         field("n_total", offset_of!(AttaEvent, n_total)),
-        format!("the last status {}", AttaStatus::Panic as i32),
+        format!("the last status {}", AttaStatus::Suspended as i32),
         format!("the last kind of event {}", AttaEventKind::Done as i32),
+        format!("the last level of heat {}", AttaHeat::Emergency as i32),
     ]
 }
 

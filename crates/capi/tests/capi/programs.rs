@@ -9,6 +9,8 @@ use std::{
 
 use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, Sampling, SessionOptions};
 
+use crate::adapter_file::{stories, write_adapter};
+
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 const PROMPT: &str = "Once upon a time";
 
@@ -41,10 +43,6 @@ fn prefix() -> &'static Path {
         assert!(installed.unwrap().success());
         prefix
     })
-}
-
-fn model() -> PathBuf {
-    Path::new(CRATE).join("../../tests/golden/stories.gguf")
 }
 
 /// A compiler with the standard that the program is written in.
@@ -101,7 +99,8 @@ fn compile(language: &Language, source: &str) -> Option<PathBuf> {
 fn run(language: &Language, source: &str, arguments: &[&str]) -> Option<String> {
     let program = compile(language, source)?;
     let output = Command::new(program)
-        .arg(model())
+        .current_dir(prefix())
+        .arg(stories())
         .args(arguments)
         .output()
         .unwrap();
@@ -116,7 +115,7 @@ fn run(language: &Language, source: &str, arguments: &[&str]) -> Option<String> 
 
 /// The text that the engine writes.
 fn expected(n_predict: usize) -> String {
-    let engine = Engine::open(&model(), &LoadOptions::default()).unwrap();
+    let engine = Engine::open(&stories(), &LoadOptions::default()).unwrap();
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let options = GenerateOptions {
         n_predict,
@@ -137,7 +136,10 @@ fn expected(n_predict: usize) -> String {
 
 #[test]
 fn a_program_in_c99_can_call_every_function() {
-    run(&C, "tests/c/contract.c", &[&expected(24)]);
+    let adapter = prefix().join("adapter.gguf");
+    write_adapter(&adapter, 1);
+    let adapters = format!(r#"[{{"path": {adapter:?}, "name": "tale", "scale": 0}}]"#);
+    run(&C, "tests/c/contract.c", &[&expected(24), &adapters]);
 }
 
 #[test]

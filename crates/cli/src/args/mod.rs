@@ -29,7 +29,7 @@ use clap::{Parser, error::ErrorKind};
 pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
-pub(crate) use model_arg::ModelArg;
+pub(crate) use model_arg::{ModelAndTexts, ModelArg, ModelFileArg};
 pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};
@@ -405,5 +405,27 @@ mod tests {
             assert_eq!(args.model.into_path(), Some("m.gguf".into()), "{line}");
         }
         assert!(message("atta run a.gguf -m b.gguf").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn a_model_that_a_command_needs_has_a_place_or_a_name() {
+        let parse = |line: &str| Cli::try_parse_from(format!("atta {line}").split(' '));
+        for line in [
+            #[cfg(feature = "embed")]
+            "embed MODEL text",
+            #[cfg(feature = "convert")]
+            "imatrix MODEL -f x -o y",
+            #[cfg(feature = "convert")]
+            "sensitivity MODEL -f x",
+            #[cfg(feature = "convert")]
+            "verify MODEL",
+        ] {
+            for model in ["m.gguf", "-m m.gguf", "--model m.gguf"] {
+                let line = line.replace("MODEL", model);
+                assert!(parse(&line).is_ok(), "{line}");
+            }
+        }
+        #[cfg(feature = "convert")]
+        assert!(message("atta verify").contains("required"));
     }
 }

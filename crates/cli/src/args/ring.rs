@@ -115,7 +115,8 @@ pub(crate) struct RingFlags {
     /// is lost [default: off]
     #[arg(long, value_name = "on|off", requires = "ring", value_enum)]
     pub(crate) journal: Option<RingJournal>,
-    /// Disk for KV rows, with --journal on and while layers move [default: 4G]
+    /// Disk for KV rows, with --journal on and while layers move, and an eighth of it for states of
+    /// --cache [default: 4G]
     #[arg(long = "disk-budget", value_name = "SIZE", requires = "ring")]
     #[arg(value_parser = value::size_or_0)]
     pub(crate) journal_bytes: Option<u64>,

@@ -33,6 +33,7 @@ pub(crate) fn flag(setting: Setting) -> &'static str {
         Setting::ApiKey => "--api-key",
         Setting::Insecure => "--insecure",
         Setting::AllowOrigin => "--allow-origin",
+        Setting::AllowHost => "--allow-host",
     }
 }
 

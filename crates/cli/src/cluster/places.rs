@@ -1,8 +1,6 @@
 //! Files of a cluster on this machine.
 
 use std::{
-    env,
-    ffi::OsString,
     fs,
     io::{self, Write},
     net::SocketAddr,
@@ -11,7 +9,10 @@ use std::{
 
 use atta_cluster::key::{ClusterKey, KeyError};
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    user_directory::{self, make_private},
+};
 
 /// Most addresses that are remembered.
 const MAX_PEERS: usize = 64;
@@ -72,6 +73,11 @@ impl Places {
     /// The directory of the files of KV journals, which have no names while they are used.
     pub(crate) fn journal(&self) -> PathBuf {
         self.cache.join("journal")
+    }
+
+    /// The directory of states of texts, of layers that this machine runs as a coordinator.
+    pub(crate) fn states(&self) -> PathBuf {
+        self.cache.join("states")
     }
 
     /// The directory of parts of models, unless another one is given.
@@ -183,25 +189,12 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// A directory that only its owner may enter.
-fn make_private(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
 /// The directory of clusters below one that a variable names, or below the user's home.
 fn directory(variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
-    let named = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty());
-    let base = named(variable).map(PathBuf::from);
-    let home = named("HOME").or_else(|| named("USERPROFILE"));
-    let base = base.or_else(|| Some(PathBuf::from(home?).join(fallback)));
-    let base = base.ok_or_else(|| {
+    let directory = user_directory::directory(variable, fallback).ok_or_else(|| {
         Failure::Failed(format!(
             "no place for a cluster is known: set HOME or {variable}"
         ))
     })?;
-    Ok(base.join("atta").join("cluster"))
+    Ok(directory.join("cluster"))
 }

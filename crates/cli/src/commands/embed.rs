@@ -10,7 +10,7 @@ use atta::{EmbedOptions, Embedder, Engine, KvType, Pooling, Text};
 use clap::{Args, ValueEnum};
 
 use crate::{
-    args::{ModelFlags, extra_help},
+    args::{ModelAndTexts, ModelFlags, extra_help},
     failure::Failure,
     input::{self, TextLimit, TextSource},
     inputs::InputFiles,
@@ -34,10 +34,14 @@ const CHUNK: usize = 256;
   atta embed model.gguf -f a.txt -f b.txt --format npy -o vectors.npy"
 ))]
 pub(crate) struct EmbedArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
-    model: PathBuf,
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled; also by -m or --model
+    #[arg(required_unless_present = "named")]
+    model: Option<OsString>,
     /// Texts; without any, and without files, each line of standard input is one
     texts: Vec<OsString>,
+    /// MODEL by its name.
+    #[arg(short = 'm', long = "model", value_name = "MODEL", hide = true)]
+    named: Option<PathBuf>,
     /// A file that is one text; may be given more than once
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
@@ -79,25 +83,25 @@ enum Format {
     Npy,
 }
 
-pub(super) fn run(args: EmbedArgs) -> Result<(), Failure> {
+pub(super) fn run(mut args: EmbedArgs) -> Result<(), Failure> {
+    let texts = std::mem::take(&mut args.texts);
+    let given = ModelAndTexts::new(args.model.take(), texts, args.named.take());
+    let model = given.model.expect("one of both is required");
+    args.texts = given.texts;
     args.model_flags.refuse_fit("embed")?;
     let embedding = EmbedOptions {
         pooling: args.pooling.map(Pooling::from),
         session: args.model_flags.session_options(KvType::F16),
     };
-    let options = load::options(
-        Some(&args.model),
-        &args.model_flags,
-        embedding.planned_session(),
-    )?;
-    let engine = load::engine(Some(&args.model), &options)?;
+    let options = load::options(Some(&model), &args.model_flags, embedding.planned_session())?;
+    let engine = load::engine(Some(&model), &options)?;
     if engine.spec().is_encoder() && embedding.session.n_batch.is_some() {
         return Err(Failure::Usage(
             "--batch does not apply to an encoder, which evaluates each text whole".to_owned(),
         ));
     }
     let mut embedder = Embedder::new(&engine, &embedding)?;
-    let inputs = InputFiles::of(std::iter::once(&args.model).chain(&args.file).map(Some));
+    let inputs = InputFiles::of(std::iter::once(&model).chain(&args.file).map(Some));
     let texts = read_texts(&args)?;
     let interrupt = Interrupt::listen();
     let mut file = match input::is_stdin(&args.output) {

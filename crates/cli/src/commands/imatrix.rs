@@ -14,7 +14,7 @@ use atta::{
 use clap::Args;
 
 use crate::{
-    args::{ModelFlags, value},
+    args::{ModelFileArg, ModelFlags, value},
     failure::Failure,
     input::{self, TextLimit},
     inputs::InputFiles,
@@ -36,8 +36,8 @@ const DEFAULT_N_CTX: usize = 512;
   atta imatrix model-f16.gguf -f text.txt -o model.imatrix
   atta imatrix model-f16.gguf -f more.txt --add model.imatrix -o both.imatrix")]
 pub(crate) struct ImatrixArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFileArg,
     /// Text file; -: standard input
     #[arg(short = 'f', long = "file", value_name = "TEXT", required = true)]
     text: PathBuf,
@@ -64,7 +64,7 @@ pub(super) fn run(args: ImatrixArgs) -> Result<(), Failure> {
     args.model_flags.refuse_lora("imatrix")?;
     let mut options = args.model_flags.session_options(KvType::F32);
     let other = args.add.as_ref().filter(|&add| *add != args.output);
-    InputFiles::of([Some(&args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
+    InputFiles::of([Some(&*args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
     if args.output.exists() && !args.force && args.add.as_ref() != Some(&args.output) {
         return Err(Failure::at(
             &args.output,

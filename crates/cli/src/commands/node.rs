@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta::{Budget, KvType, LoadOptions};
+use atta::{Budget, KvType, LoadOptions, return_large_buffers};
 use atta_cluster::{
-    PartLinks, StatesFolder,
-    control::{Control, Switchboard},
+    PartLinks, SharedStates, StatesFolder,
+    control::{Control, ControlError, Switchboard},
     key::JoinToken,
     measure::{celsius, measure_link_to, memory_for_models},
     node::{LibraryModels, MeasureLink, NodeOptions, NodeService, NodeTiming, part_server},
@@ -127,6 +127,8 @@ pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
     if args.install {
         return unit::install(&args, is_first);
     }
+    // Rings come and go for weeks, on boards with little memory.
+    return_large_buffers();
     let listen = listen(args.listen.as_deref(), args.public)?;
     let mut role = NodeRole {
         name,
@@ -168,7 +170,10 @@ fn work(
     let announced = control
         .answer(service.answerer())
         .and_then(|()| control.announce());
-    announced.map_err(|error| Failure::Failed(error.to_string()))?;
+    announced.map_err(|error| match error {
+        ControlError::Taken(_) => Failure::Failed(format!("{error}: choose another by --name")),
+        error => Failure::Failed(error.to_string()),
+    })?;
     greet(&membership, &service);
     if let Some(is_drawn) = token {
         show_token(&membership, is_drawn);
@@ -227,7 +232,8 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
         })
     });
     let library = Arc::new(library(args, &membership.places));
-    let server = part_server(Arc::clone(&library));
+    let states = states(args, &membership.places);
+    let server = part_server(Arc::clone(&library), states.clone());
     let served = membership.doors.serve(server);
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let options = NodeOptions {
@@ -237,7 +243,10 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
         pool,
         budget: Budget::limited(bytes),
         models: Arc::new(LibraryModels::new(library, membership.doors.clone())),
-        states: states(args, &membership.places),
+        states: states.map(|folder| SharedStates {
+            folder,
+            links: membership.doors.clone(),
+        }),
         measure: Some(rates.numbers()),
         celsius,
         measure_link: Some(measure),

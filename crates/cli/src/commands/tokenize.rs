@@ -1,12 +1,16 @@
 //! `atta tokenize`: text to token ids, from the metadata of a file alone.
 
-use std::{ffi::OsString, fmt::Display, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
 use atta::tokenizer::{Special, Tokenizer};
 use clap::Args;
 
 use crate::{
-    args::extra_help,
+    args::{ModelAndTexts, extra_help},
     failure::Failure,
     input::{TextLimit, TextSource},
     load::{self, warn},
@@ -26,10 +30,15 @@ use crate::{
   atta tokenize model.gguf --special \"<|im_start|>user\""
 ))]
 pub(crate) struct TokenizeArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    model: Option<PathBuf>,
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled; also by -m or --model [default: the built-in
+    /// model]
+    model: Option<OsString>,
     /// Text; without it or with `-`, standard input, byte for byte
     text: Option<OsString>,
+    /// MODEL by its name.
+    #[arg(short = 'm', long = "model", value_name = "MODEL", hide = true)]
+    #[arg(conflicts_with = "text")]
+    named: Option<PathBuf>,
     /// Text, where no MODEL is given
     #[arg(
         short,
@@ -50,22 +59,33 @@ pub(crate) struct TokenizeArgs {
     special: bool,
 }
 
-pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
-    let named = args.text.as_deref().or(args.prompt.as_deref());
+pub(super) fn run(mut args: TokenizeArgs) -> Result<(), Failure> {
+    let texts = args.text.take().into_iter().collect();
+    let ModelAndTexts { model, mut texts } =
+        ModelAndTexts::new(args.model.take(), texts, args.named.take());
+    if args.prompt.is_some() && !texts.is_empty() {
+        return Err(Failure::Usage("TEXT is given twice".to_owned()));
+    }
+    let model = model.as_deref();
+    let text = texts.pop();
+    let named = text.as_deref().or(args.prompt.as_deref());
     let given = named.filter(|text| *text != "-");
     let text = match named {
         Some(_) if given.is_none() => TextSource::Stdin,
         _ => TextSource::given_or_piped(given, "give it after MODEL or by -p, or pipe it in")?,
     };
-    let files = load::files(args.model.as_deref())?;
+    let files = load::files(model)?;
     let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
-        .map_err(|error| failed(&args, error))?;
+        .map_err(|error| failed(model, error))?;
     tokenizer
         .warnings()
         .iter()
         .for_each(|warning| warn(warning));
 
-    let bos = bos(&tokenizer, &args)?;
+    let bos = match args.bos {
+        true => Some(bos(&tokenizer, model)?),
+        false => None,
+    };
     let special = if args.special {
         Special::Parse
     } else {
@@ -79,19 +99,13 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
 }
 
 /// A failure caused by the model.
-fn failed(args: &TokenizeArgs, what: impl Display) -> Failure {
-    Failure::Failed(format!("{}: {what}", load::name(args.model.as_deref())))
+fn failed(model: Option<&Path>, what: impl Display) -> Failure {
+    Failure::Failed(format!("{}: {what}", load::name(model)))
 }
 
-fn bos(tokenizer: &Tokenizer, args: &TokenizeArgs) -> Result<Option<u32>, Failure> {
-    match (args.bos, tokenizer.bos()) {
-        (false, _) => Ok(None),
-        (true, Some(bos)) => Ok(Some(bos)),
-        (true, None) => Err(failed(
-            args,
-            "--bos: this vocabulary has no begin-of-sequence token",
-        )),
-    }
+fn bos(tokenizer: &Tokenizer, model: Option<&Path>) -> Result<u32, Failure> {
+    let missing = "--bos: this vocabulary has no begin-of-sequence token";
+    tokenizer.bos().ok_or_else(|| failed(model, missing))
 }
 
 fn print(tokenizer: &Tokenizer, ids: &[u32], ids_only: bool) -> Result<(), Failure> {

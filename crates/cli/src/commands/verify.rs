@@ -1,7 +1,5 @@
 //! `atta verify`: compares a file with the checksums that it holds.
 
-use std::path::PathBuf;
-
 use atta::{
     Damage, DamagedPart, ModelFiles,
     convert::{VerifiedFile, verify},
@@ -10,6 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
+    args::ModelFileArg,
     failure::Failure,
     load,
     output::Stdout,
@@ -28,8 +27,8 @@ use crate::{
 /// checksums.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFileArg,
     /// Print one JSON object
     #[arg(long)]
     json: bool,

@@ -31,6 +31,18 @@ fn each_text_is_a_line_with_a_vector_of_length_1() {
 }
 
 #[test]
+fn a_model_by_its_name_leaves_the_texts_their_places() {
+    let model = model("bert.gguf");
+    let expected = stdout(&["embed", &model, "the king", "a house"]);
+    let named = stdout(&["embed", "-m", &model, "the king", "a house"]);
+    assert_eq!(named, expected);
+    assert_eq!(
+        stdout(&["embed", "the king", "a house", "--model", &model]),
+        expected
+    );
+}
+
+#[test]
 fn a_numpy_file_has_the_same_numbers() {
     let scratch = Scratch::new("embed-npy");
     let out = scratch.path("v.npy");

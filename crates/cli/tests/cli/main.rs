@@ -49,6 +49,8 @@ mod ring_faults;
 mod run;
 #[cfg(all(feature = "cluster", feature = "convert", feature = "perplexity"))]
 mod sensitivity;
+#[cfg(all(feature = "server", unix))]
+mod serve;
 mod speculation;
 mod streams;
 #[cfg(feature = "convert")]

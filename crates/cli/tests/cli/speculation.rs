@@ -48,6 +48,38 @@ fn heads_that_read_the_models_states_change_no_text() {
 }
 
 #[test]
+fn a_converted_file_keeps_the_layer_that_guesses() {
+    let scratch = Scratch::new("converted-mtp");
+    let converted = scratch.path("f16.gguf");
+    let from = model("../draft/bigrams-mtp.gguf");
+    stdout(&["convert", &from, &converted, "--type", "f16"]);
+    let text = |how: &str| {
+        let file = scratch.path(how);
+        let args = ["run", &converted, "-p", PROMPT, "-n", "40", "--seed", "5"];
+        let text = stdout(&[&args[..], &["--speculate", how, "--stats-json", &file]].concat());
+        let stats = std::fs::read_to_string(&file).unwrap();
+        let mut stats: Value = serde_json::from_str(&stats).unwrap();
+        (text, stats["speculation"].take())
+    };
+    let (drafted, stats) = text("mtp,always");
+    assert_eq!(drafted, text("off").0);
+    let counted = |key: &str| stats[key].as_u64().unwrap();
+    assert!(counted("accepted_tokens") > 20, "{stats}");
+}
+
+#[test]
+fn a_cache_directory_changes_no_text_by_what_steps_took() {
+    let scratch = Scratch::new("speculation-cache");
+    let cache = scratch.path("cache/");
+    let how = ["--speculate", "ngram,always", "-t", "0"];
+    let plain = run(&how);
+    for _ in 0..2 {
+        let cached = run(&[&how[..], &["--cache", &cache]].concat());
+        assert_eq!(cached, plain);
+    }
+}
+
+#[test]
 fn the_statistics_count_guesses_and_are_null_without_any() {
     let scratch = Scratch::new("speculation");
     let always = stats(&scratch, &["-t", "0", "--speculate", "ngram,always"]);

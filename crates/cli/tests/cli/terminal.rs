@@ -236,7 +236,7 @@ fn lines_that_arrive_together_are_all_read() {
 fn raw_chat(args: &[&str], n_columns: usize, environment: &[(&str, &str)]) -> PtySession {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_atta");
-    let script = format!("stty cols {n_columns} && exec \"$@\"");
+    let script = format!("stty rows 24 cols {n_columns} && exec \"$@\"");
     command.args(["-c", &script, "sh", program]).args(args);
     command.env_remove("NO_COLOR").env("TERM", "xterm");
     command.envs(environment.iter().copied());

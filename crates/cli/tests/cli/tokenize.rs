@@ -1,6 +1,6 @@
 //! `atta tokenize`: ids of a text, whatever its bytes.
 
-use crate::program::{atta_with_input, model, stdout, text_of};
+use crate::program::{atta, atta_with_input, error_of, model, stdout, text_of};
 
 fn ids(args: &[&str]) -> Vec<u32> {
     serde_json::from_str(&stdout(args)).unwrap()
@@ -20,6 +20,21 @@ fn ids_are_printed_as_a_list() {
         with_bos[1..],
         ids(&["tokenize", &model, "the king", "--ids"])
     );
+}
+
+#[test]
+fn a_model_by_its_name_leaves_the_text_its_place() {
+    let model = model("llama-plain.gguf");
+    let expected = ids(&["tokenize", &model, "the king", "--ids"]);
+    for args in [
+        &["tokenize", "-m", &model, "the king", "--ids"][..],
+        &["tokenize", "the king", "--model", &model, "--ids"],
+        &["tokenize", "-m", &model, "-p", "the king", "--ids"],
+    ] {
+        assert_eq!(ids(args), expected, "{args:?}");
+    }
+    let twice = ["tokenize", "-m", &model, "the king", "-p", "the king"];
+    assert!(error_of(&atta(&twice), 2).contains("twice"));
 }
 
 #[test]

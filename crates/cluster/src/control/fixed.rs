@@ -72,9 +72,45 @@ struct Shared {
     /// Addresses that were heard of and not asked yet.
     heard: Mutex<Vec<SocketAddr>>,
     book: Mutex<BTreeMap<NodeName, Entry>>,
+    /// Names that two nodes have.
+    namesakes: Mutex<BTreeMap<NodeName, [SocketAddr; 2]>>,
     answerer: OnceLock<Answerer>,
     is_announced: AtomicBool,
     is_over: AtomicBool,
+}
+
+/// Nodes that have answered.
+#[derive(Default)]
+struct Met {
+    /// Where each was met first.
+    nodes: BTreeMap<NodeName, SocketAddr>,
+    /// Names that have answered at another address, too.
+    again: Vec<(NodeName, [SocketAddr; 2])>,
+    /// Whether another node has the name of this one.
+    is_taken: bool,
+}
+
+impl Met {
+    /// Takes the answer of an address to the node `own`, and returns the addresses in it.
+    fn take(&mut self, own: &NodeName, address: SocketAddr, answer: Answer) -> Vec<SocketAddr> {
+        let Answer::Members {
+            name,
+            is_announced,
+            others,
+        } = answer
+        else {
+            return Vec::new();
+        };
+        if is_announced && name == *own {
+            self.is_taken = true;
+        } else if is_announced {
+            match self.nodes.get(&name) {
+                Some(first) => self.again.push((name, [*first, address])),
+                None => drop(self.nodes.insert(name, address)),
+            }
+        }
+        others.iter().map(|other| other.address).collect()
+    }
 }
 
 /// A node that was heard of.
@@ -121,6 +157,7 @@ impl FixedControl {
             peers,
             heard: Mutex::default(),
             book: Mutex::default(),
+            namesakes: Mutex::default(),
             answerer: OnceLock::new(),
             is_announced: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -176,6 +213,11 @@ impl Shared {
 
     fn heard(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn namesakes(&self) -> MutexGuard<'_, BTreeMap<NodeName, [SocketAddr; 2]>> {
+        let namesakes = self.namesakes.lock();
+        namesakes.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, question: &[u8]) -> Vec<u8> {
@@ -250,8 +292,7 @@ impl Shared {
     /// node has the name of this one.
     fn refresh(&self) -> bool {
         let mut asked = BTreeSet::new();
-        let mut found = BTreeSet::new();
-        let mut is_taken = false;
+        let mut met = Met::default();
         let mut next = self.peers.clone();
         next.append(&mut self.heard());
         next.extend(self.book().values().flat_map(Entry::addresses));
@@ -260,25 +301,34 @@ impl Shared {
             let answers = self.ask_all(&next);
             next.clear();
             for (address, answer) in answers {
-                let Answer::Members {
-                    name,
-                    is_announced,
-                    others,
-                } = answer
-                else {
-                    continue;
-                };
-                next.extend(others.iter().map(|other| other.address));
-                is_taken |= is_announced && name == self.name;
-                if is_announced && name != self.name && found.insert(name.clone()) {
-                    self.note(NodeAddress { name, address }, true);
-                }
+                next.extend(met.take(&self.name, address, answer));
             }
         }
-        for (name, entry) in self.book().iter_mut() {
-            entry.is_member = found.contains(name);
+        for (name, &address) in &met.nodes {
+            let name = name.clone();
+            self.note(NodeAddress { name, address }, true);
         }
-        is_taken
+        for (name, entry) in self.book().iter_mut() {
+            entry.is_member = met.nodes.contains_key(name);
+        }
+        met.again.retain(|(_, places)| self.are_two(places));
+        *self.namesakes() = met.again.into_iter().collect();
+        met.is_taken
+    }
+
+    /// Whether nodes of one name at two addresses are two. One that has several addresses tells the
+    /// same ones at each.
+    fn are_two(&self, places: &[SocketAddr; 2]) -> bool {
+        let question = Question::Describe.to_bytes().unwrap_or_default();
+        let ask = |address: &SocketAddr| {
+            let answer = self.switchboard.ask(*address, None, &question, MEMBERS);
+            match Answer::parse(&answer.ok()?).ok()? {
+                Answer::Card(card) => Some(card.addresses),
+                _ => None,
+            }
+        };
+        let [first, second] = places.each_ref().map(ask);
+        first.zip(second).is_some_and(|(a, b)| a != b)
     }
 
     fn ask_all(&self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Answer)> {
@@ -384,6 +434,10 @@ impl Control for FixedControl {
         self.shared.book().get(node).map(|entry| entry.address)
     }
 
+    fn namesakes(&self, node: &NodeName) -> Option<[SocketAddr; 2]> {
+        self.shared.namesakes().get(node).copied()
+    }
+
     fn close(&self) {
         self.shared.is_announced.store(false, Ordering::Release);
         self.shared.is_over.store(true, Ordering::Release);
@@ -430,6 +484,7 @@ mod tests {
     use std::{collections::HashMap, sync::mpsc};
 
     use super::*;
+    use crate::wire::message::{Card, MemoryNumbers};
 
     /// The doors of all nodes of a test.
     type Doors = Arc<Mutex<HashMap<SocketAddr, Arc<Answerer>>>>;
@@ -477,6 +532,28 @@ mod tests {
         };
         let peers = peers.iter().copied().map(at).collect();
         FixedControl::open(Arc::new(board), name(node), own, peers).unwrap()
+    }
+
+    /// The card of a node at these ports.
+    fn card(ports: &[u16]) -> Card {
+        Card {
+            name: name("pi"),
+            program: "1".to_owned(),
+            protocol: 2,
+            isa: "scalar".to_owned(),
+            n_threads: 1,
+            addresses: ports.iter().copied().map(at).collect(),
+            memory: MemoryNumbers {
+                all_bytes: 0,
+                free_bytes: 0,
+            },
+            disk_free_bytes: None,
+            measure: None,
+            celsius: None,
+            is_throttled: false,
+            held: None,
+            events: Vec::new(),
+        }
     }
 
     fn names(control: &FixedControl) -> Vec<String> {
@@ -565,6 +642,37 @@ mod tests {
         };
         let others: Vec<&str> = others.iter().map(|other| other.name.as_str()).collect();
         assert_eq!(others, ["far"]);
+    }
+
+    #[test]
+    fn two_nodes_of_one_name_are_told_apart_from_one_with_two_addresses() {
+        let doors = Doors::default();
+        // Neither knows of the other.
+        let twin = |port: u16, own: &[u16]| {
+            let twin = node(&doors, "pi", Some(port), &[]);
+            let card = Answer::Card(Box::new(card(own))).to_bytes().unwrap();
+            twin.answer(Box::new(move |_| card.clone())).unwrap();
+            twin.announce().unwrap();
+            twin
+        };
+        let first = twin(1, &[1, 3]);
+        let other = node(&doors, "lap", None, &[1, 3]);
+        let door = doors.lock().unwrap()[&at(1)].clone();
+        doors.lock().unwrap().insert(at(3), door);
+        assert_eq!(names(&other), ["pi"]);
+        assert_eq!(
+            other.namesakes(&name("pi")),
+            None,
+            "one node, two addresses"
+        );
+        let second = twin(2, &[2]);
+        let other = node(&doors, "lap", None, &[1, 2]);
+        assert_eq!(names(&other), ["pi"]);
+        assert_eq!(other.namesakes(&name("pi")), Some([at(1), at(2)]));
+        second.close();
+        assert_eq!(names(&other), ["pi"]);
+        assert_eq!(other.namesakes(&name("pi")), None);
+        drop(first);
     }
 
     #[test]

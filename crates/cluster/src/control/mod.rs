@@ -124,6 +124,11 @@ pub trait Control: Send + Sync {
         None
     }
 
+    /// Where two nodes of one name were met by the last look at the members, if the network tells.
+    fn namesakes(&self, _node: &NodeName) -> Option<[SocketAddr; 2]> {
+        None
+    }
+
     /// Leaves the cluster. Questions are not answered any more.
     fn close(&self);
 }

@@ -12,5 +12,5 @@ pub use kept_links::KeptLinks;
 pub use link::{LinkSamples, measure_link, measure_link_to};
 pub use node::{
     Freshness, NodeProbe, NodeRates, ThreadRate, celsius, is_throttled, memory_for_models,
-    memory_rates, processor,
+    memory_rates,
 };

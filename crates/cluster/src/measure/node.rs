@@ -184,7 +184,7 @@ impl NodeProbe<'_> {
             .collect();
         format!(
             "{PROGRAM}; {}; {}; {} threads; {}",
-            processor(),
+            system::processor_name(),
             self.kernels.isa(),
             self.n_threads,
             models.join(":")
@@ -233,17 +233,6 @@ fn thread_counts(most: NonZeroUsize) -> Vec<NonZeroUsize> {
         n.checked_mul(NonZeroUsize::MIN.saturating_add(1))
     });
     powers.take_while(|n| *n < most).chain([most]).collect()
-}
-
-/// The name of the processor; empty if the system does not tell it.
-pub fn processor() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let value = |key: &str| {
-        let line = info.lines().find(|line| line.starts_with(key))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let known = ["model name", "Model", "Hardware", "CPU part"];
-    known.into_iter().find_map(value).unwrap_or_default()
 }
 
 /// The largest whole model, whose disk is measured; a part has holes, which are read in no time.

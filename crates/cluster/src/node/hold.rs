@@ -58,7 +58,12 @@ pub(super) struct Hold {
     held: Option<Held>,
     warm: Option<Warm>,
     last: Option<JoinHandle<()>>,
+    /// When the last ring was released, until memory that its threads freed later is given back.
+    released: Option<Instant>,
 }
+
+/// Time in which the threads of links to a ring that has ended end too.
+const THREADS_END: Duration = Duration::from_secs(1);
 
 /// Weights that nothing uses.
 struct Warm {
@@ -320,6 +325,7 @@ impl Hold {
             });
         };
         held.job.is_cancelled.store(true, Ordering::Release);
+        self.released = Some(Instant::now());
         let previous = self.last.take();
         let serving = match held.phase {
             Phase::Ready(serving) => serving,
@@ -336,7 +342,6 @@ impl Hold {
         let thread = thread.spawn(move || {
             drop(serving);
             join(previous);
-            // The threads of a ring leave much freed memory to the allocator's arenas.
             give_back_memory();
         });
         // Without a thread it has stopped here.
@@ -385,8 +390,15 @@ impl Hold {
     /// Releases a ring that has ended or is silent; the event, if there is one.
     pub(super) fn expire(&mut self, timing: &NodeTiming) -> Option<String> {
         let is_old = |warm: &mut Warm| warm.since.elapsed() >= timing.warm;
-        drop(self.warm.take_if(is_old));
-        let held = self.held.as_ref()?;
+        let is_cold = self.warm.take_if(is_old).is_some();
+        let Some(held) = &self.held else {
+            let is_due = |released: &mut Instant| released.elapsed() >= THREADS_END;
+            // The threads of a ring leave much freed memory to the allocator's arenas.
+            if is_cold || self.released.take_if(is_due).is_some() {
+                give_back_memory();
+            }
+            return None;
+        };
         let why = held.expired(timing)?;
         let ring = held.prepare.ring;
         let event = format!("the ring of {} {why}", held.prepare.coordinator.name);

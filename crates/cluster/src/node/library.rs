@@ -9,8 +9,10 @@ use std::{fmt, io, sync::Arc};
 
 use super::models::{Models, OnLoading, OpenModel, Wanted, share_of};
 use crate::{
-    links::{PartLinks, PartServer},
+    StatesFolder,
+    links::{PartLinks, PartServer, SendPart},
     part::{Download, HeldModel, Library, PartError, PartWish, send_parts},
+    states::send_states,
     wire::message::{Blocked, Loading, NodeAddress, PartRequest, WantedModel},
 };
 
@@ -110,18 +112,24 @@ fn open(model: &HeldModel, wanted: &Wanted<'_>) -> Result<OpenModel, PartError> 
 }
 
 /// Answers other nodes with what a library has: parts, and whole models whose hashes are known,
-/// so also the file that a coordinator runs once [`Library::hashed`] has seen it.
-pub fn part_server(library: Arc<Library>) -> PartServer {
-    Box::new(move |request, send| {
-        let held = library.held(request.model).map_err(io::Error::other)?;
-        let held = held.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let files = held.files().map_err(io::Error::other)?;
-        send_parts(&files, &request.wish, |frame| {
-            send(frame).map_err(PartError::from)
-        })
-        .map(|_| ())
-        .map_err(io::Error::other)
+/// so also the file that a coordinator runs once [`Library::hashed`] has seen it; and with the
+/// states of a folder, if there is one.
+pub fn part_server(library: Arc<Library>, states: Option<StatesFolder>) -> PartServer {
+    Box::new(move |request, send| match (&request.wish, &states) {
+        (PartWish::States(names), Some(folder)) => send_states(folder, names, send),
+        (PartWish::States(_), None) => Ok(()),
+        _ => send_model(&library, request, send),
     })
+}
+
+fn send_model(library: &Library, request: &PartRequest, send: SendPart<'_>) -> io::Result<()> {
+    let held = library.held(request.model).map_err(io::Error::other)?;
+    let held = held.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    let files = held.files().map_err(io::Error::other)?;
+    let sent = send_parts(&files, &request.wish, |frame| {
+        send(frame).map_err(PartError::from)
+    });
+    sent.map(|_| ()).map_err(io::Error::other)
 }
 
 /// The fetching of one part.

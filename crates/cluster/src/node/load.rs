@@ -10,12 +10,11 @@ use atta_store::{Budget, ModelFiles, Plan, Reservation, ResidencyBytes, Residenc
 
 use super::models::{Models, OnLoading, OpenModel, Wanted, wanted_share};
 use crate::{
-    Stage, StatesFolder,
-    cut::{check_ring, copy_bytes, frame_bytes, limits, numerics_id},
+    SharedStates, Stage,
+    cut::{check_ring, copy_bytes, frame_bytes, limits},
     links::{GroupLinks, GroupWiring, Links},
-    node::PROGRAM,
     place::{Placed, Refused, Room, blocked, n_used_experts},
-    states::{KeptStates, StageIdentity},
+    states::{StatePeers, StateStore},
     tensor::{ExchangeLinks, LinkExchange, Patience, member_limits, message_bytes},
     wire::{
         Limits,
@@ -31,7 +30,7 @@ pub(super) struct Compute {
     /// Memory for models.
     pub(super) budget: Budget,
     /// Where states are kept.
-    pub(super) states: Option<StatesFolder>,
+    pub(super) states: Option<SharedStates>,
     /// Connects members of groups.
     pub(super) links: Arc<dyn Links>,
 }
@@ -166,20 +165,27 @@ fn stage_work(compute: &Compute, prepare: &Prepare, loaded: &Loaded) -> Result<W
         &compute.budget,
         wanted_size(prepare),
     );
-    let size = wanted_size(prepare);
-    let LayerRange { start, end } = prepare.part.layers;
-    let identity = StageIdentity {
-        program: PROGRAM,
-        numerics: &numerics_id(compute.kernels.isa(), prepare.wire.into()),
-        model: loaded.id.0,
-        layers: [start, end],
-        kv: format!("{:?}", size.kv),
-    };
-    let states = compute.states.clone();
-    let states = states.map(|folder| KeptStates::new(folder, &identity));
     let stage = Stage::new(Box::new(cpu.map_err(blocked)?), spec.d_residual());
-    let stage = stage.keep_states(states);
+    let stage = stage.keep_states(state_store(compute, prepare));
     Ok(Work::Stage(Box::new(stage), limits))
+}
+
+/// Where states are kept, and may be besides: at both neighbours and the coordinator.
+fn state_store(compute: &Compute, prepare: &Prepare) -> Option<StateStore> {
+    let SharedStates { folder, links } = compute.states.clone()?;
+    let beside = [&prepare.previous, &prepare.next].into_iter().flatten();
+    let nodes: Vec<NodeAddress> = beside.chain([&prepare.coordinator]).cloned().collect();
+    let model = prepare.model.id;
+    let peers = StatePeers {
+        links,
+        model,
+        nodes: Arc::new(move || nodes.clone()),
+    };
+    Some(StateStore {
+        folder,
+        model: model.0,
+        peers: Some(peers),
+    })
 }
 
 fn member_work(

@@ -27,7 +27,7 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::Budget;
 
 use crate::{
-    StatesFolder,
+    SharedStates,
     control::{Answerer, NodeName},
     key::ClusterKey,
     lane::tcp::OnNote,
@@ -112,8 +112,8 @@ pub struct NodeOptions {
     pub budget: Budget,
     /// Where models come from.
     pub models: Arc<dyn Models>,
-    /// Where stages keep states of texts, if they keep any.
-    pub states: Option<StatesFolder>,
+    /// Where stages keep states of texts, if they keep any, and how they ask for those of others.
+    pub states: Option<SharedStates>,
     /// Measured speeds, if there are any.
     pub measure: Option<NodeNumbers>,
     /// Reads the temperature of the processor, °C.

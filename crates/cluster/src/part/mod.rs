@@ -30,7 +30,8 @@ pub use file::PartFile;
 pub use index::{HEADER, PartIndex, PartTensor, Presence, model_id};
 pub use library::{HeldAs, HeldModel, Library, LibraryOptions, OnHashed, PartsDirectory};
 pub use receive::{Download, PartSink};
-pub use send::{FileRange, MAX_RANGES, PART_STAGE, PartWish, part_limits, send_parts};
+pub(crate) use send::part_frame;
+pub use send::{FileRange, MAX_RANGES, MAX_STATES, PART_STAGE, PartWish, part_limits, send_parts};
 pub use share::{index_of, open_model, share_hash, tensors_of};
 
 /// Bytes that are hashed at a time.

@@ -296,6 +296,7 @@ impl PartSink {
             PartWish::Ranges(ranges) => ranges.iter().any(|range| {
                 usize::from(range.file) == i && range.start <= offset && end <= range.end
             }),
+            PartWish::States(_) => false,
         };
         if !is_asked {
             return Err(not_asked());

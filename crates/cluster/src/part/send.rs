@@ -13,13 +13,18 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{HEADER, Part, PartError, PartStorage, Presence};
-use crate::wire::{Dtype, Frame, FrameKind, Header, Limits, MAX_PART_BYTES, Piece};
+use crate::wire::{
+    Dtype, Frame, FrameKind, Header, Limits, MAX_PART_BYTES, Piece, message::Digest,
+};
 
 /// The id of pieces of the index.
 pub(super) const INDEX: u64 = u64::MAX;
 
 /// Most ranges of a wish, so that its message is small.
 pub const MAX_RANGES: usize = 256;
+
+/// Most names of states in a wish.
+pub const MAX_STATES: usize = 256;
 
 /// The number in the place of a stage of connections that bring parts.
 pub const PART_STAGE: u16 = 1;
@@ -50,6 +55,8 @@ pub enum PartWish {
     Beginning,
     /// The bytes of tensors in these ranges, at most [`MAX_RANGES`].
     Ranges(Vec<FileRange>),
+    /// States of texts by their names, at most [`MAX_STATES`].
+    States(Vec<Digest>),
 }
 
 /// The number in the place of a ring's, since parts belong to none.
@@ -80,7 +87,7 @@ pub fn send_parts<S: PartStorage, E: From<PartError>>(
     let mut n_sent = 0;
     let mut pass_on = |id: u64, offset: u64, data: Vec<u8>| {
         n_sent += data.len() as u64;
-        send(frame(id, offset, data))
+        send(part_frame(id, offset, data))
     };
     let headers = |(i, file): (u16, &Part<S>)| FileRange {
         file: i,
@@ -89,6 +96,7 @@ pub fn send_parts<S: PartStorage, E: From<PartError>>(
     };
     let ranges: Vec<FileRange> = match wish {
         PartWish::Ranges(ranges) => ranges.clone(),
+        PartWish::States(_) => Vec::new(),
         PartWish::Beginning => {
             let index = index_bytes(files);
             let pieces = index.chunks(MAX_PART_BYTES).zip(0..);
@@ -134,7 +142,8 @@ fn index_bytes<S: PartStorage>(files: &[Part<S>]) -> Vec<u8> {
     bytes
 }
 
-fn frame(id: u64, offset: u64, data: Vec<u8>) -> Frame {
+/// A frame with bytes of a file, or of whatever else is asked for by a wish.
+pub(crate) fn part_frame(id: u64, offset: u64, data: Vec<u8>) -> Frame {
     let mut header = Header::new(FrameKind::Part);
     header.ring = NO_RING;
     header.stage = PART_STAGE;

@@ -6,15 +6,11 @@ use super::{
     measure::{Measures, ModelSizes, NodeSpeed, PassTime, PlanRequest},
     report::NodeLoad,
 };
+use crate::{cut::frame_bytes_of, journal::MAX_JOINING};
 
-/// Memory of a node beside its share, activations and frames, bytes (RING §16).
+/// Memory of a node beside its share, activations and frames, bytes (RING §16): the program, the
+/// stacks of its threads, and on the coordinator the vocabulary.
 const NODE_BYTES: u64 = 12 << 20;
-
-/// Frames that a node holds at once: one in, one out, one under computation, and those in pieces.
-const N_FRAMES: u64 = 6;
-
-/// Bytes of a frame beside its rows: header, checksum, operations and runs.
-const FRAME_BYTES: u64 = 64 << 10;
 
 /// Batches in flight for which windows and recurrent states are counted. A ring has one for each
 /// stage; the number is the same for all plans, so that fewer nodes never need less memory each.
@@ -37,8 +33,10 @@ pub(super) struct Totals {
     pub timed: u64,
     /// Multiply-adds of a batch.
     pub macs: u64,
-    /// KV cache and states of all sequences, and their copies, bytes.
+    /// KV cache and states of all sequences, bytes.
     pub kv: u64,
+    /// Keys and values that are copied to or from a stage, bytes.
+    pub copied: u64,
     /// KV cache that a batch reads, bytes.
     pub kv_read: u64,
 }
@@ -53,6 +51,7 @@ impl Add for Totals {
             timed: self.timed.saturating_add(other.timed),
             macs: self.macs.saturating_add(other.macs),
             kv: self.kv.saturating_add(other.kv),
+            copied: self.copied.saturating_add(other.copied),
             kv_read: self.kv_read.saturating_add(other.kv_read),
         }
     }
@@ -68,6 +67,7 @@ impl Sub for Totals {
             timed: self.timed.saturating_sub(other.timed),
             macs: self.macs.saturating_sub(other.macs),
             kv: self.kv.saturating_sub(other.kv),
+            copied: self.copied.saturating_sub(other.copied),
             kv_read: self.kv_read.saturating_sub(other.kv_read),
         }
     }
@@ -80,8 +80,6 @@ pub(super) struct BatchShape {
     pub n: u64,
     /// Rows with logits.
     pub n_wanted: u64,
-    /// Most rows of any batch of the plan: scratch and frames are made for them.
-    pub chunk: u64,
     /// Times that a lap visits each node.
     pub rounds: u64,
 }
@@ -109,13 +107,15 @@ pub(super) struct NodeCost {
 pub(super) struct Costs<'a> {
     pub measures: &'a Measures,
     pub rows: BatchShape,
+    model: &'a ModelSizes,
+    request: &'a PlanRequest,
     /// Sums over the layers before l, for l in 0..=n_layers.
     sums: Vec<Totals>,
     head: Totals,
-    embed_bytes: u64,
     /// The largest layer, bytes.
     largest: u64,
     scratch: u64,
+    /// Of all frames of a machine.
     frame_bytes: u64,
     /// Of a row between machines.
     row_bytes: u64,
@@ -123,21 +123,23 @@ pub(super) struct Costs<'a> {
 
 impl<'a> Costs<'a> {
     pub(super) fn new(
-        model: &ModelSizes,
+        model: &'a ModelSizes,
         measures: &'a Measures,
-        request: &PlanRequest,
+        request: &'a PlanRequest,
         rows: BatchShape,
     ) -> Self {
-        let frame_row_bytes = model.d_model.saturating_mul(4);
         let d_row = u16::try_from(model.d_model).unwrap_or(u16::MAX);
         let row_bytes = request.wire.row_bytes(d_row).unwrap_or(0) as u64;
         let n_states = N_FLIGHTS.saturating_add(model.n_states);
         let n_states = n_states.saturating_mul(request.n_seqs);
-        let margin = rows.chunk.saturating_mul(N_FLIGHTS).saturating_add(BLOCK);
+        let margin = request
+            .n_batch
+            .saturating_mul(N_FLIGHTS)
+            .saturating_add(BLOCK);
         let mut sums = vec![Totals::default()];
         for layer in &model.layers {
             let held = |n: u64| layer.window.map_or(n, |w| n.min(w.saturating_add(margin)));
-            let kv = layer.kv_bytes.saturating_mul(held(request.n_ctx));
+            let n_held = pool(request, held(request.n_ctx));
             let states = layer.state_bytes.saturating_mul(n_states);
             let copied = layer.kv_bytes.saturating_mul(request.n_ctx.min(N_COPIED));
             let past = layer.window.unwrap_or(u64::MAX).min(request.n_past);
@@ -149,10 +151,8 @@ impl<'a> Costs<'a> {
                     .min(layer.weight_bytes),
                 timed: layer.weight_bytes,
                 macs: layer.macs.saturating_mul(rows.n),
-                kv: kv
-                    .saturating_mul(request.n_seqs)
-                    .saturating_add(states)
-                    .saturating_add(copied),
+                kv: layer.kv_bytes.saturating_mul(n_held).saturating_add(states),
+                copied,
                 kv_read: layer.kv_bytes.saturating_mul(past).saturating_mul(rows.n),
             };
             sums.push(sums[sums.len() - 1] + next);
@@ -161,17 +161,16 @@ impl<'a> Costs<'a> {
         Self {
             measures,
             rows,
+            model,
+            request,
             sums,
             head: head(model, rows),
-            embed_bytes: model.embed_bytes,
             largest: largest.unwrap_or(0),
             scratch: model
                 .scratch_row_bytes
-                .saturating_mul(rows.chunk)
+                .saturating_mul(request.n_batch)
                 .saturating_add(model.fixed_bytes),
-            frame_bytes: frame_row_bytes
-                .saturating_mul(rows.chunk)
-                .saturating_add(FRAME_BYTES),
+            frame_bytes: frame_bytes_of(model.d_model, request.n_batch),
             row_bytes,
         }
     }
@@ -183,8 +182,12 @@ impl<'a> Costs<'a> {
 
     /// Time and memory of a node with these layers; `None` if they do not fit, not even streamed.
     ///
-    /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV + copies (+ embedding)`. With
-    /// `free = ram − fixed` and weights `w`:
+    /// Memory: `fixed = 12 MiB + scratch + KV`, and besides
+    /// - of a stage its 6 frames, links, and copies of keys and values, 64 MiB at most;
+    /// - of the coordinator embedding and logits, and in a ring the scratch of the head, 6 frames,
+    ///   links and the journal.
+    ///
+    /// With `free = ram − fixed` and weights `w`:
     /// - `w ≤ free`: all resident;
     /// - else, one round: a buffer of the largest layer or head, `streamed = w − (free − buffer)`;
     /// - else, r rounds: the buffer holds the next round's streamed piece, so that reading goes on
@@ -197,7 +200,8 @@ impl<'a> Costs<'a> {
             Part::Lead => layers + self.head,
             Part::Stage => layers,
         };
-        let load = self.load(node, totals, part)?;
+        let fixed = self.fixed(layers, part);
+        let load = self.load(node, totals, part, fixed)?;
         let measure = &self.measures.nodes[node];
         let share = (totals.read as f64 / totals.weights.max(1) as f64).min(1.0);
         let per_pass = load.streamed_bytes as f64 * share;
@@ -212,20 +216,41 @@ impl<'a> Costs<'a> {
         })
     }
 
-    fn load(&self, node: usize, totals: Totals, part: Part) -> Option<NodeLoad> {
-        let measure = &self.measures.nodes[node];
-        let (embed, largest) = match part {
-            Part::Lead => (self.embed_bytes, self.largest.max(self.head.weights)),
-            Part::Stage => (0, self.largest),
-        };
-        let fixed = [
-            NODE_BYTES,
+    /// Memory of a node with these layers beside their weights, bytes.
+    fn fixed(&self, layers: Totals, part: Part) -> u64 {
+        let Self { model, request, .. } = self;
+        let lead = [model.embed_bytes, model.output_bytes];
+        let ring = [
             self.scratch,
-            self.frame_bytes.saturating_mul(N_FRAMES),
-            totals.kv,
-            embed,
+            self.frame_bytes,
+            request.lead_link_bytes,
+            model.journal_bytes,
         ];
-        let fixed = fixed.into_iter().fold(0, u64::saturating_add);
+        let stage = [
+            self.frame_bytes,
+            request.stage_link_bytes,
+            layers.copied.min(MAX_JOINING as u64),
+        ];
+        let is_alone = self.sums.last() == Some(&layers);
+        let beside = match part {
+            Part::Stage => stage.to_vec(),
+            Part::Lead if is_alone => lead.to_vec(),
+            Part::Lead => lead.into_iter().chain(ring).collect(),
+        };
+        let all = [NODE_BYTES, self.scratch, layers.kv].into_iter();
+        all.chain(beside).fold(0, u64::saturating_add)
+    }
+
+    fn load(&self, node: usize, totals: Totals, part: Part, fixed: u64) -> Option<NodeLoad> {
+        let measure = &self.measures.nodes[node];
+        let embed = match part {
+            Part::Lead => self.model.embed_bytes,
+            Part::Stage => 0,
+        };
+        let largest = match part {
+            Part::Lead => self.largest.max(self.head.weights),
+            Part::Stage => self.largest,
+        };
         let free = measure.ram_bytes.checked_sub(fixed)?;
         let missing = totals.weights.saturating_sub(free);
         let (streamed, buffer) = match missing {
@@ -293,6 +318,15 @@ impl<'a> Costs<'a> {
         let bytes = self.row_bytes as f64 * self.rows.n as f64;
         Some(nanoseconds(bytes / link.bytes_per_s))
     }
+}
+
+/// Positions of all sequences, each with `n` at most. In a shared pool each may have a last block
+/// that is not full.
+fn pool(request: &PlanRequest, n: u64) -> u64 {
+    let all = n.saturating_mul(request.n_seqs);
+    let blocks = request.n_seqs.saturating_mul(BLOCK);
+    let shared = |n_shared: u64| n_shared.saturating_add(blocks).max(n).min(all);
+    request.n_shared.map_or(all, shared)
 }
 
 fn head(model: &ModelSizes, rows: BatchShape) -> Totals {

@@ -45,6 +45,10 @@ pub struct ModelSizes {
     pub fixed_bytes: u64,
     /// Recurrent states that a sequence keeps, besides one for each batch in flight.
     pub n_states: u64,
+    /// A journal of all layers on the coordinator of a ring, bytes.
+    pub journal_bytes: u64,
+    /// Logits and sampling of all sequences, bytes.
+    pub output_bytes: u64,
 }
 
 /// How fast a node computes.
@@ -129,12 +133,18 @@ pub struct PlanRequest {
     pub n_ctx: u64,
     /// Sequences at a time.
     pub n_seqs: u64,
+    /// Positions of all sequences together; `None`: `n_ctx` for each.
+    pub n_shared: Option<u64>,
     /// Positions behind a row for which speeds are predicted.
     pub n_past: u64,
     /// Tokens of the prompt for which speeds are predicted.
     pub n_prompt: u64,
-    /// Most rows of a batch.
-    pub max_chunk: u64,
+    /// Most rows of a batch: executors have memory for so many.
+    pub n_batch: u64,
+    /// The coordinator's links to all other nodes, bytes of memory.
+    pub lead_link_bytes: u64,
+    /// The links of another node, bytes of memory.
+    pub stage_link_bytes: u64,
     /// Type of the numbers of rows between machines.
     pub wire: Dtype,
     /// The coordinator, which holds embedding and head; `None` tries every node.
@@ -174,7 +184,7 @@ pub(super) fn check(
         request.n_ctx,
         request.n_seqs,
         request.n_prompt,
-        request.max_chunk,
+        request.n_batch,
         request.max_rounds,
     ];
     let wrong = if n_nodes == 0 || n_nodes > MAX_NODES {

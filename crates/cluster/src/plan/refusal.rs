@@ -13,6 +13,9 @@ use super::{
 /// Most memory that is tried for a node, bytes.
 const MOST_RAM: u64 = 1 << 42;
 
+/// Fewest rows of a batch that are suggested.
+const MIN_BATCH: u64 = 16;
+
 /// Precision of a suggestion, bytes.
 const STEP: u64 = 16 << 20;
 
@@ -54,13 +57,15 @@ pub enum Refusal {
     },
 }
 
-/// The least that would make a plan possible; none of both if no single change does.
+/// The least that would make a plan possible; nothing if no single change does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmallestChange {
     /// The node for which the least more memory is enough, and how much, bytes.
     pub more_ram: Option<(String, u64)>,
     /// The largest context that would fit.
     pub n_ctx: Option<u64>,
+    /// The most rows of a batch that would fit.
+    pub n_batch: Option<u64>,
 }
 
 impl fmt::Display for SmallestChange {
@@ -68,11 +73,13 @@ impl fmt::Display for SmallestChange {
         let ram = |(name, bytes): &(String, u64)| format!("{} more on {name}", size(*bytes));
         let ram = self.more_ram.as_ref().map(ram);
         let n_ctx = self.n_ctx.map(|n| format!("a context of {n} positions"));
-        match (ram, n_ctx) {
-            (Some(ram), Some(n_ctx)) => write!(f, "{ram} would do, or {n_ctx}"),
-            (Some(one), None) | (None, Some(one)) => write!(f, "{one} would do"),
-            (None, None) => f.write_str("no change of one node would do: add nodes"),
+        let n_batch = self.n_batch.map(|n| format!("batches of {n} rows"));
+        let mut changes = [ram, n_ctx, n_batch].into_iter().flatten();
+        match changes.next() {
+            Some(first) => write!(f, "{first} would do")?,
+            None => f.write_str("no change of one node would do: add nodes")?,
         }
+        changes.try_for_each(|other| write!(f, ", or {other}"))
     }
 }
 
@@ -99,6 +106,7 @@ pub(super) fn explain(planner: &Planner<'_>) -> Refusal {
     let change = SmallestChange {
         more_ram: more_ram(planner),
         n_ctx: smaller_context(planner),
+        n_batch: smaller_batch(planner),
     };
     let setting = least_setting(planner, 0);
     let layers = 0..planner.model.layers.len();
@@ -171,6 +179,20 @@ fn smaller_context(planner: &Planner<'_>) -> Option<u64> {
     })
 }
 
+/// The most rows of a batch that work: halves of the wish.
+fn smaller_batch(planner: &Planner<'_>) -> Option<u64> {
+    let half = planner.request.n_batch / 2;
+    let halves = std::iter::successors(Some(half), |n| Some(n / 2));
+    let mut halves = halves.take_while(|n| *n >= MIN_BATCH);
+    halves.find(|n| {
+        let request = PlanRequest {
+            n_batch: *n,
+            ..planner.request.clone()
+        };
+        works(planner, planner.measures, &request)
+    })
+}
+
 fn with_ram(measures: &Measures, ram: impl Fn(usize, u64) -> u64) -> Measures {
     let mut measures = measures.clone();
     for (i, node) in measures.nodes.iter_mut().enumerate() {
@@ -194,7 +216,7 @@ fn works(planner: &Planner<'_>, measures: &Measures, request: &PlanRequest) -> b
 fn least_setting(planner: &Planner<'_>, lead: usize) -> Setting {
     Setting {
         lead,
-        chunk: planner.request.max_chunk.min(64),
+        chunk: planner.request.n_batch.min(64),
         rounds: 1,
         depth: 1,
     }

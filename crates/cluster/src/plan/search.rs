@@ -142,7 +142,7 @@ impl Planner<'_> {
 
     /// Rows of a chunk to try, the largest first.
     fn chunks(&self) -> Vec<u64> {
-        let most = self.request.max_chunk;
+        let most = self.request.n_batch;
         let within = CHUNKS.into_iter().filter(|chunk| *chunk <= most);
         let small = (most < CHUNKS[2]).then_some(most);
         within.chain(small).collect()
@@ -177,7 +177,6 @@ impl Planner<'_> {
         let rows = BatchShape {
             n,
             n_wanted,
-            chunk: setting.chunk.max(self.request.n_seqs),
             rounds: setting.rounds,
         };
         Costs::new(self.model, self.measures, self.request, rows)

@@ -1,5 +1,7 @@
 //! Prepared cases (five each: refuse, drop, stream, ring, stay alone) and properties.
 
+mod memory;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -34,6 +36,8 @@ fn model(n_layers: usize, layer_bytes: u64, d_model: u64) -> ModelSizes {
         scratch_row_bytes: d_model * 48,
         fixed_bytes: 0,
         n_states: 1,
+        journal_bytes: 0,
+        output_bytes: 0,
     }
 }
 
@@ -77,9 +81,12 @@ fn request(objective: Objective) -> PlanRequest {
         objective,
         n_ctx: 4096,
         n_seqs: 1,
+        n_shared: None,
         n_past: 0,
         n_prompt: 1024,
-        max_chunk: 256,
+        n_batch: 256,
+        lead_link_bytes: 0,
+        stage_link_bytes: 0,
         lead: None,
         must_use: Vec::new(),
         max_rounds: 4,
@@ -87,7 +94,10 @@ fn request(objective: Objective) -> PlanRequest {
 }
 
 fn latency() -> PlanRequest {
-    request(Objective::Latency)
+    PlanRequest {
+        n_batch: 64,
+        ..request(Objective::Latency)
+    }
 }
 
 fn refused(model: &ModelSizes, measures: &Measures, request: &PlanRequest) -> Refusal {
@@ -665,15 +675,18 @@ fn some_request() -> impl Strategy<Value = PlanRequest> {
         Just(Objective::Users)
     ];
     (objective, 128..8192u64, 1..20u64, 1..3000u64, 1..300u64).prop_map(
-        |(objective, n_ctx, n_seqs, n_prompt, max_chunk)| PlanRequest {
+        |(objective, n_ctx, n_seqs, n_prompt, n_batch)| PlanRequest {
             max_rounds: 4,
             wire: Dtype::F32,
             objective,
             n_ctx,
             n_seqs,
+            n_shared: n_seqs.is_multiple_of(2).then_some(n_ctx),
             n_past: n_ctx / 2,
             n_prompt,
-            max_chunk,
+            n_batch,
+            lead_link_bytes: 1000,
+            stage_link_bytes: 500,
             lead: None,
             must_use: Vec::new(),
         },

@@ -303,6 +303,7 @@ impl RemoteFormer {
         )?;
         let local = self.local(planned.plan.n_local)?;
         let audit = self.audit_layers(&planned.plan)?;
+        let barred = self.shared().state().barred.clone();
         Ok(FormedStages {
             lane: self.connect(planned, &ring)?,
             limits: ring.limits,
@@ -310,7 +311,7 @@ impl RemoteFormer {
             local,
             audit,
             names: planned.plan.names(),
-            state_id: cut.state_id(&self.room.size, ring.limits.dtype),
+            state_id: cut.state_id(&self.room.size, ring.limits.dtype, &barred),
             layers: planned.plan.layers(),
             refusal: None,
         })

@@ -164,6 +164,8 @@ pub struct PlannedRing {
     pub timing: Timing,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
+    /// Rows of a chunk of a prompt; `None`: as many as a batch has.
+    pub n_chunk: Option<usize>,
     /// How fast it should be; `None`: a user has cut it, or speeds are not known.
     pub expected: Option<ExpectedSpeed>,
 }

@@ -126,6 +126,10 @@ impl Executor for Recorded {
         self.ring.depth()
     }
 
+    fn n_chunk(&self) -> usize {
+        self.ring.n_chunk()
+    }
+
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
         let begin = Instant::now();
         let ticket = self.ring.submit(batch).inspect_err(|error| {

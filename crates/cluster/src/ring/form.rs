@@ -244,7 +244,9 @@ impl Ring {
         self.n_stages = limits.n_stages;
         self.names = formed.names;
         self.take_audit_layers(formed.audit);
-        self.keeper.forget();
+        if let Some(store) = self.keeper.forget() {
+            self.local.keep_states(store);
+        }
         self.state_id = formed.state_id;
         self.stage_layers = formed.layers;
         self.n_emptied = 0;

@@ -3,15 +3,14 @@
 //! The one idea: a chain of executors over ranges that follow each other, since a coordinator that
 //! takes over layers keeps those that it has.
 
-use std::{io::Write, ops::Range};
-
 use atta_model::{Batch, Error, Executor, Want};
 
 use crate::{
     Stage,
     journal::{LayerStates, SavedState},
-    stage::write_row,
-    wire::{Frame, FrameKind, Header, Op, Run},
+    stage::{SavedPositions, write_row},
+    states::StateStore,
+    wire::{Frame, FrameKind, Header, Op, Run, StateKey},
 };
 
 /// Executors of sequences with the numbers of the ring; none while a ring is formed.
@@ -40,29 +39,24 @@ impl LocalLayers {
         self.stages.iter_mut().for_each(Stage::reset);
     }
 
-    /// Executors.
-    pub(super) fn n_executors(&self) -> usize {
-        self.stages.len()
+    /// Keeps states on disk from now on.
+    pub(super) fn keep_states(&mut self, store: &StateStore) {
+        let stages = std::mem::take(&mut self.stages).into_iter();
+        let stages = stages.map(|stage| stage.keep_states(Some(store.clone())));
+        self.stages = stages.collect();
     }
 
-    /// Writes the state of positions of a sequence in one executor.
-    ///
-    /// # Errors
-    /// As [`Executor::export`].
-    pub(super) fn export(
-        &self,
-        i: usize,
-        seq: u32,
-        positions: Range<usize>,
-        out: &mut dyn Write,
-    ) -> Result<(), Error> {
-        self.stages[i].export(seq, positions, out)
+    /// Writes a state to disk, if states are kept there. One that is not is computed again.
+    pub(super) fn save(&self, at: &SavedPositions, key: &StateKey) {
+        for stage in &self.stages {
+            let _ = stage.save(at, key);
+        }
     }
 
-    /// Appends a state of each executor; whether all have it now.
-    pub(super) fn append(&mut self, seq: u32, states: &[&[u8]], n: usize) -> bool {
-        let mut pairs = self.stages.iter_mut().zip(states);
-        pairs.len() == states.len() && pairs.all(|(stage, state)| stage.append_to(seq, state, n))
+    /// Appends a state from disk; whether all executors have it now.
+    pub(super) fn load(&mut self, at: &SavedPositions, key: &StateKey) -> bool {
+        let mut stages = self.stages.iter_mut();
+        stages.all(|stage| stage.load(at, key).unwrap_or(false))
     }
 
     /// Applies operations in order.

@@ -142,6 +142,7 @@ pub struct Ring {
     serial: u64,
     n_submitted: u64,
     depth: usize,
+    n_chunk: usize,
     n_stages: u16,
     d_row: usize,
     d_model: usize,
@@ -200,6 +201,7 @@ impl Ring {
             serial: 0,
             n_submitted: 0,
             depth: parts.depth.max(1),
+            n_chunk: parts.info.n_batch,
             n_stages: parts.limits.n_stages,
             d_row,
             d_model: parts.d_model,
@@ -222,6 +224,11 @@ impl Ring {
     /// Gives the stages names, in order, which errors then tell.
     pub fn name_stages(&mut self, names: Vec<String>) {
         self.names = names;
+    }
+
+    /// Has prompts cut into chunks of so many rows, so that all stages have some.
+    pub fn cut_prompts(&mut self, n_rows: usize) {
+        self.n_chunk = n_rows.clamp(1, self.info.n_batch.max(1));
     }
 
     /// Calls a function with the times of every result from now on.
@@ -519,6 +526,10 @@ impl Executor for Ring {
 
     fn depth(&self) -> usize {
         self.depth
+    }
+
+    fn n_chunk(&self) -> usize {
+        self.n_chunk
     }
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {

@@ -1,10 +1,9 @@
-//! Saved states of a ring: each stage keeps those of its layers on its own disk, and a caller gets
-//! a receipt, by which they are loaded again.
+//! Saved states of a ring: each machine keeps those of its layers on its own disk, and a caller
+//! gets a receipt, by which they are loaded again.
 //!
 //! ```text
-//! magic | id of the states | u32 LE: first position, n positions, n groups, n checkpoints, n local
+//! magic | id of the states | u32 LE: first position, n positions, n groups, n checkpoints
 //! key of 32 bytes | u32 LE: tokens, missing positions of each group, checkpoints
-//! per executor of this machine: u64 LE bytes | its state
 //! ```
 //! The bytes may come from anywhere: every length is compared with the bytes that are there. The
 //! one idea: a receipt has the tokens, so that what a stage does not have any more can be computed
@@ -20,18 +19,27 @@ use std::{
 use atta_model::{Error, SeqId, SeqTable};
 
 use super::{Item, ItemInput, Ring, StageStates, position};
-use crate::wire::{Op, StateKey, Status};
+use crate::{
+    StatesFolder,
+    stage::SavedPositions,
+    states::StateStore,
+    wire::{Op, StateKey, Status},
+};
 
-const MAGIC: &[u8; 8] = b"ATTARNG1";
+const MAGIC: &[u8; 8] = b"ATTARNG2";
+/// Counts before the key.
+const N_COUNTS: usize = 4;
 /// Bytes before the tokens.
-const HEAD_BYTES: usize = 8 + 32 + 5 * 4 + 32;
+const HEAD_BYTES: usize = 8 + 32 + 4 * N_COUNTS + 32;
 /// Keys of states that are remembered as saved.
 const MAX_KEYS: usize = 4096;
 
 /// What a ring has its stages save and load.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct StateKeeper {
     saves: Mutex<Saves>,
+    /// Where this machine keeps states of its layers, if it does.
+    store: Option<StateStore>,
     /// The submission that loads a state, and what its result says.
     load: Option<LoadAnswer>,
 }
@@ -55,20 +63,20 @@ impl StateKeeper {
         self.saves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a save, unless these stages have done it.
-    fn ask(&self, op: Op, key: StateKey) {
+    /// Whether a state is to be saved, because these stages have not done it yet.
+    fn is_new(&self, key: StateKey) -> bool {
         let mut saves = self.saves();
         if saves.saved.len() >= MAX_KEYS {
             saves.saved.clear();
         }
-        if saves.saved.insert(key) {
-            saves.pending.push(op);
-        }
+        saves.saved.insert(key)
     }
 
-    /// The stages are others.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
+    /// The stages are others. Where this machine keeps its states.
+    pub(super) fn forget(&mut self) -> Option<&StateStore> {
+        *self.saves() = Saves::default();
+        self.load = None;
+        self.store.as_ref()
     }
 
     /// Takes the result of a submission, if it is that of a load.
@@ -80,7 +88,8 @@ impl StateKeeper {
 }
 
 /// A saved state, as a caller keeps it.
-struct Receipt<'a> {
+#[derive(Debug, PartialEq)]
+struct Receipt {
     id: [u8; 32],
     first: usize,
     key: StateKey,
@@ -89,37 +98,26 @@ struct Receipt<'a> {
     missing: Vec<u32>,
     /// Positions behind which there is a recurrent state.
     checkpoints: Vec<u32>,
-    /// States of the executors of this machine.
-    local: Vec<&'a [u8]>,
 }
 
-impl<'a> Receipt<'a> {
+impl Receipt {
     /// Reads a receipt; `None` for other bytes.
-    fn parse(bytes: &'a [u8]) -> Option<Self> {
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
         let (magic, head) = head.split_first_chunk()?;
         let (id, head) = head.split_first_chunk()?;
-        let (counts, key) = head.split_at(20);
+        let (counts, key) = head.split_at(4 * N_COUNTS);
         let counts: Vec<usize> = numbers(counts).map(|n| n as usize).collect();
-        let [first, n, n_groups, n_checkpoints, n_local] = counts[..] else {
+        let [first, n, n_groups, n_checkpoints] = counts[..] else {
             return None;
         };
-        let words = n.checked_add(n_groups)?.checked_add(n_checkpoints)?;
-        let (words, mut rest) = rest.split_at_checked(words.checked_mul(4)?)?;
-        let mut words = numbers(words);
+        let n_words = n.checked_add(n_groups)?.checked_add(n_checkpoints)?;
+        let is_whole = rest.len() == n_words.checked_mul(4)? && magic == MAGIC;
+        let mut words = numbers(rest);
         let mut take = |n: usize| words.by_ref().take(n).collect::<Vec<u32>>();
         let tokens = take(n);
         let missing = take(n_groups);
         let checkpoints = take(n_checkpoints);
-        let mut local = Vec::new();
-        for _ in 0..n_local {
-            let (len, after) = rest.split_first_chunk()?;
-            let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
-            let (state, after) = after.split_at_checked(len)?;
-            local.push(state);
-            rest = after;
-        }
-        let is_whole = magic == MAGIC && rest.is_empty();
         is_whole.then_some(Self {
             id: *id,
             first,
@@ -127,31 +125,32 @@ impl<'a> Receipt<'a> {
             tokens,
             missing,
             checkpoints,
-            local,
         })
     }
 
-    /// Writes it without the states of this machine, so many.
-    fn write_head(&self, n_local: usize, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             tokens,
             missing,
             checkpoints,
             ..
         } = self;
-        let counts = [
-            self.first,
-            tokens.len(),
-            missing.len(),
-            checkpoints.len(),
-            n_local,
-        ];
+        let counts = [self.first, tokens.len(), missing.len(), checkpoints.len()];
         out.write_all(MAGIC)?;
         out.write_all(&self.id)?;
         out.write_all(&counts.map(|n| position(n).to_le_bytes()).concat())?;
         out.write_all(&self.key)?;
         let mut words = tokens.iter().chain(missing).chain(checkpoints);
         words.try_for_each(|word| out.write_all(&word.to_le_bytes()))
+    }
+
+    /// Its first `n` positions in a sequence.
+    fn positions(&self, seq: SeqId, n: usize) -> SavedPositions {
+        SavedPositions {
+            seq: seq.index,
+            first: position(self.first),
+            n: position(n),
+        }
     }
 
     /// Whether it can be appended to a sequence of these tables with `first` positions.
@@ -176,8 +175,23 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 impl Ring {
-    /// Writes the receipt of some positions, and has the stages save their state with the next
-    /// frame.
+    /// Keeps states of local layers in a folder when a caller exports them. `model` tells the model
+    /// from others.
+    pub fn keep_states_in(&mut self, folder: StatesFolder, model: [u8; 32]) {
+        self.keep_states(StateStore {
+            folder,
+            model,
+            peers: None,
+        });
+    }
+
+    pub(crate) fn keep_states(&mut self, store: StateStore) {
+        self.local.keep_states(&store);
+        self.keeper.store = Some(store);
+    }
+
+    /// Writes the receipt of some positions, saves the state of local layers, and has the stages
+    /// save theirs with the next frame.
     pub(super) fn export_receipt(
         &self,
         seq: SeqId,
@@ -190,30 +204,21 @@ impl Ring {
             return Err(Error::State("it does not have these positions"));
         }
         let receipt = self.receipt(seq, &positions)?;
-        let n_local = self.local.n_executors();
-        let written = receipt.write_head(n_local, out);
-        written.map_err(Error::Export)?;
-        for i in 0..n_local {
-            let mut count = Count(0);
-            self.local
-                .export(i, seq.index, positions.clone(), &mut count)?;
-            let written = out.write_all(&count.0.to_le_bytes());
-            written.map_err(Error::Export)?;
-            self.local.export(i, seq.index, positions.clone(), out)?;
-        }
-        if !positions.is_empty() && self.n_stages > 0 {
-            let save = Op::Save {
-                seq: seq.index,
-                first: position(positions.start),
-                n: position(positions.len()),
-                key: receipt.key,
-            };
-            self.keeper.ask(save, receipt.key);
+        receipt.write(out).map_err(Error::Export)?;
+        if !positions.is_empty() && self.keeper.is_new(receipt.key) {
+            let at = receipt.positions(seq, positions.len());
+            self.local.save(&at, &receipt.key);
+            if self.n_stages > 0 {
+                let SavedPositions { seq, first, n } = at;
+                let key = receipt.key;
+                let save = Op::Save { seq, first, n, key };
+                self.keeper.saves().pending.push(save);
+            }
         }
         Ok(())
     }
 
-    fn receipt(&self, seq: SeqId, positions: &Range<usize>) -> Result<Receipt<'static>, Error> {
+    fn receipt(&self, seq: SeqId, positions: &Range<usize>) -> Result<Receipt, Error> {
         let items = self.history.items(seq.index);
         let items = items.get(..positions.end);
         let items = items.ok_or(Error::State("its history is not known"))?;
@@ -228,15 +233,15 @@ impl Ring {
             missing.push(position(from - positions.start));
         }
         let checkpoints = self.seqs.checkpoints(seq, positions)?;
-        let checkpoints = checkpoints.map(|(pos, _)| position(pos)).collect();
+        let checkpoints: Vec<u32> = checkpoints.map(|(pos, _)| position(pos)).collect();
+        let marks = [&missing[..], &checkpoints].concat();
         Ok(Receipt {
             id: self.state_id,
             first: positions.start,
-            key: key_of(&self.state_id, positions, &tokens),
+            key: key_of(&self.state_id, positions, &tokens, &marks),
             tokens: tokens[positions.start..].to_vec(),
             missing,
             checkpoints,
-            local: Vec::new(),
         })
     }
 
@@ -273,14 +278,10 @@ impl Ring {
     }
 
     /// Loads positions of local layers and stages; whether all have them.
-    fn load_everywhere(
-        &mut self,
-        seq: SeqId,
-        receipt: &Receipt<'_>,
-        n: usize,
-    ) -> Result<bool, Error> {
+    fn load_everywhere(&mut self, seq: SeqId, receipt: &Receipt, n: usize) -> Result<bool, Error> {
         self.flush_saves();
-        if !self.local.append(seq.index, &receipt.local, n) {
+        let at = receipt.positions(seq, n);
+        if !self.local.load(&at, &receipt.key) {
             return Ok(false);
         }
         if self.n_stages == 0 {
@@ -291,12 +292,9 @@ impl Ring {
             self.send_and_wait();
         }
         if self.states == StageStates::Kept {
-            self.push_op(Op::Load {
-                seq: seq.index,
-                first: position(receipt.first),
-                n: position(n),
-                key: receipt.key,
-            });
+            let SavedPositions { seq, first, n } = at;
+            let key = receipt.key;
+            self.push_op(Op::Load { seq, first, n, key });
         }
         let is_loaded = self.send_and_wait();
         if is_loaded && n == receipt.tokens.len() {
@@ -368,24 +366,22 @@ fn token_of(item: &Item) -> Option<u32> {
     }
 }
 
-/// The name of the state of some positions behind tokens.
-fn key_of(id: &[u8; 32], positions: &Range<usize>, tokens: &[u32]) -> StateKey {
+/// The name of the state of some positions behind tokens. `marks` are the positions that it lacks
+/// and those with a recurrent state: all layers of a state have the same ones.
+fn key_of(id: &[u8; 32], positions: &Range<usize>, tokens: &[u32], marks: &[u32]) -> StateKey {
     let mut hasher = blake3::Hasher::new();
     hasher.update(id);
-    hasher.update(&(positions.start as u64).to_le_bytes());
-    for token in tokens {
-        hasher.update(&token.to_le_bytes());
+    for n in [positions.start, positions.len()] {
+        hasher.update(&(n as u64).to_le_bytes());
+    }
+    for word in tokens.iter().chain(marks) {
+        hasher.update(&word.to_le_bytes());
     }
     hasher.finalize().into()
 }
 
 /// Marks what a state lacks in block tables, and its recurrent states.
-fn add_marks(
-    seqs: &mut SeqTable,
-    seq: SeqId,
-    receipt: &Receipt<'_>,
-    n: usize,
-) -> Result<(), Error> {
+fn add_marks(seqs: &mut SeqTable, seq: SeqId, receipt: &Receipt, n: usize) -> Result<(), Error> {
     for (group, missing) in receipt.missing.iter().enumerate() {
         if *missing > 0 {
             let from = receipt.first + n.min(*missing as usize);
@@ -403,25 +399,11 @@ fn add_marks(
     Ok(())
 }
 
-/// Counts bytes.
-struct Count(u64);
-
-impl Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn receipt() -> Receipt<'static> {
+    fn receipt() -> Receipt {
         Receipt {
             id: [1; 32],
             first: 2,
@@ -429,31 +411,19 @@ mod tests {
             tokens: vec![5, 6, 7],
             missing: vec![0, 2],
             checkpoints: vec![4, 5],
-            local: Vec::new(),
         }
     }
 
     fn bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
-        receipt().write_head(2, &mut bytes).unwrap();
-        for state in [&b"one"[..], b""] {
-            bytes.extend((state.len() as u64).to_le_bytes());
-            bytes.extend(state);
-        }
+        receipt().write(&mut bytes).unwrap();
         bytes
     }
 
     #[test]
     fn a_receipt_is_read_as_it_was_written_and_no_beginning_of_it_is_one() {
         let bytes = bytes();
-        let read = Receipt::parse(&bytes).unwrap();
-        assert_eq!(read.tokens, receipt().tokens);
-        assert_eq!(
-            (read.missing, read.checkpoints),
-            (vec![0, 2], receipt().checkpoints)
-        );
-        assert_eq!((read.first, read.key, read.id), (2, [3; 32], [1; 32]));
-        assert_eq!(read.local, [&b"one"[..], b""]);
+        assert_eq!(Receipt::parse(&bytes), Some(receipt()));
         for n in 0..bytes.len() {
             assert!(Receipt::parse(&bytes[..n]).is_none(), "{n} bytes");
         }
@@ -461,7 +431,7 @@ mod tests {
         assert!(Receipt::parse(&longer).is_none());
         // Counts that would be more than all memory.
         let mut hostile = bytes.clone();
-        hostile[40..60].fill(0xff);
+        hostile[40..56].fill(0xff);
         assert!(Receipt::parse(&hostile).is_none());
     }
 

@@ -60,6 +60,7 @@ pub(crate) fn planned(plan: RemotePlan) -> PlannedRing {
         plan,
         timing: Timing::default(),
         deadline: PATIENCE,
+        n_chunk: None,
         expected: None,
     }
 }

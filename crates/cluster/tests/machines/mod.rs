@@ -11,12 +11,14 @@ use std::{
 };
 
 use atta_cluster::{
-    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StatesFolder,
+    HashedModel, Links, PartLinks, RemotePlan, RemoteRing, RemoteRingOptions, SharedStates,
+    StageNode, StatesFolder,
     control::{Control, FixedControl},
     core::Timing,
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
-    node::{NodeOptions, NodeService, NodeTiming},
+    node::{NodeOptions, NodeService, NodeTiming, part_server},
+    part::{Library, LibraryOptions},
     wire::{
         Dtype,
         message::{LaneName, NodeAddress},
@@ -93,15 +95,16 @@ impl Machine {
             pool: pool(),
             budget: Budget::limited(1 << 30),
             models: models(directory(), doors.clone()),
-            states: Some(StatesFolder {
-                directory: states_of(address),
-                budget_bytes: 1 << 30,
+            states: Some(SharedStates {
+                folder: states_folder(&doors),
+                links: doors.clone(),
             }),
             measure: None,
             celsius: || None,
             measure_link: None,
             timing: NodeTiming::default(),
         };
+        serve_states(&doors);
         let service = NodeService::start(options, wrap(doors.clone())).unwrap();
         let control = FixedControl::open(doors.clone(), name(node), Some(address), peers).unwrap();
         control.answer(service.answerer()).unwrap();
@@ -139,11 +142,36 @@ pub(crate) fn states_of(address: SocketAddr) -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
+fn states_folder(doors: &Doors) -> StatesFolder {
+    StatesFolder {
+        directory: states_of(doors.address()),
+        budget_bytes: 1 << 30,
+    }
+}
+
+/// Lets other machines have the states of one.
+fn serve_states(doors: &Doors) {
+    let folder = states_folder(doors);
+    let library = Library::new(LibraryOptions {
+        models: Vec::new(),
+        parts: None,
+        hashes: folder.directory.join("hashes"),
+    });
+    let server = part_server(Arc::new(library), Some(folder));
+    doors.serve(server).unwrap();
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         self.kill();
         // It keeps states in tests of saved states only.
         let _ = std::fs::remove_dir_all(states_of(self.address.address));
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(states_of(self.doors.address()));
     }
 }
 
@@ -175,6 +203,7 @@ impl Cluster {
             machines.push(Machine::start(&node, security(&node), peers, &wrap(i - 1)));
         }
         let doors = doors(security("lap"));
+        serve_states(&doors);
         let first = vec![machines[0].address.address];
         let control = FixedControl::open(doors.clone(), name("lap"), None, first).unwrap();
         let notes = Arc::<Mutex<Vec<String>>>::default();
@@ -192,6 +221,16 @@ impl Cluster {
             lane: LaneName::Tcp,
             notes,
         }
+    }
+
+    /// Rings whose coordinator keeps states, too.
+    pub(crate) fn keeping(&self, n_local: usize, stages: &[On]) -> RemoteRing {
+        let ring = RemoteRing::new(self.options(n_local, stages));
+        ring.keep_states_in(SharedStates {
+            folder: states_folder(&self.doors),
+            links: self.doors.clone(),
+        });
+        ring
     }
 
     /// Notes on lanes.
@@ -243,8 +282,9 @@ impl Cluster {
     }
 
     /// Its rows travel over another lane.
-    pub(crate) fn over(self, lane: LaneName) -> Self {
-        Self { lane, ..self }
+    pub(crate) fn over(mut self, lane: LaneName) -> Self {
+        self.lane = lane;
+        self
     }
 
     pub(crate) fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
@@ -267,6 +307,7 @@ impl Cluster {
             timing: Timing::default(),
             wire: Dtype::F32,
             deadline: PATIENCE,
+            n_chunk: None,
             expected: None,
             on_stage: Arc::new(|_, _| {}),
         }

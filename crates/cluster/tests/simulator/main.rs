@@ -195,7 +195,7 @@ impl Caller {
         if self.saved.is_empty() || self.seqs.len() == N_SEQS {
             return;
         }
-        // Older ones are of other cuts, most of them.
+        // Older ones are of other cuts, most of them, which is no reason not to find them.
         let i = self.saved.len() - 1 - self.random.below(self.saved.len().min(3));
         let Saved { receipt, text } = &self.saved[i];
         let seq = self.ring.new_seq().unwrap();

@@ -133,18 +133,21 @@ impl Plan {
         let stage = |l: usize| {
             let layer = self.layer(l).go_wrong(self.wrong.clone());
             let stage = Stage::new(Box::new(layer), D_ROW);
-            match &self.states {
+            match self.states_folder() {
                 None => stage,
-                Some(directory) => {
-                    let folder = StatesFolder {
-                        directory: directory.join(l.to_string()),
-                        budget_bytes: 1 << 20,
-                    };
-                    stage.keep_states_in(folder, [0; 32])
-                }
+                Some(folder) => stage.keep_states_in(folder, [0; 32]),
             }
         };
         (n_local..self.n_layers()).map(stage).collect()
+    }
+
+    /// Where all machines keep states, as if each had at once what another one has.
+    fn states_folder(&self) -> Option<StatesFolder> {
+        let directory = self.states.clone()?;
+        Some(StatesFolder {
+            directory,
+            budget_bytes: 1 << 20,
+        })
     }
 
     /// The layers of these stages.
@@ -228,11 +231,14 @@ impl Plan {
     pub(crate) fn open(&self, world: &Arc<Mutex<World>>, wanted: &Arc<Mutex<Wanted>>) -> Ring {
         let lane = VirtualLane(Arc::clone(world));
         let parts = RingParts {
-            state_id: state_id(1, wanted.lock().unwrap().n_faults),
+            state_id: state_id(wanted.lock().unwrap().n_faults),
             ..self.parts()
         };
         let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
         ring.journal_in(&self.journal, self.layers(1));
+        if let Some(folder) = self.states_folder() {
+            ring.keep_states_in(folder, [0; 32]);
+        }
         if let Some(options) = self.audit {
             ring.audit(options, self.second(1));
         }
@@ -246,11 +252,9 @@ impl Plan {
     }
 }
 
-/// States depend on who has which layers: a machine that computes wrongly is in no later cut.
-fn state_id(n_local: usize, n_faults: u64) -> [u8; 32] {
-    let mut id = [n_local as u8; 32];
-    id[0] = n_faults as u8;
-    id
+/// States of before a machine computed wrongly are not used.
+fn state_id(n_faults: u64) -> [u8; 32] {
+    [n_faults as u8; 32]
 }
 
 /// Where layers shall be, and what moves have done.
@@ -302,7 +306,7 @@ impl Former for Mover {
             local: self.plan.local(n_local),
             audit: self.plan.second(n_local),
             names: Vec::new(),
-            state_id: state_id(n_local, wanted.n_faults),
+            state_id: state_id(wanted.n_faults),
             layers: self.plan.layers(n_local),
             refusal: None,
         })

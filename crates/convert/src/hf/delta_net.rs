@@ -99,8 +99,16 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         "full_attention_interval",
         c.count(&["full_attention_interval"])?,
     );
+    write_recurrent(c, keys, 0)
+}
+
+/// Writes which layers are gated delta nets, if the configuration lists them. The last `n_nextn`
+/// layers, of multi-token prediction, are none.
+pub(super) fn write_recurrent(c: &Config, keys: &mut Keys, n_nextn: usize) -> Result<(), Error> {
     if let Some(listed) = c.list_opt("layer_types")? {
-        keys.flags("attention.recurrent_layers", &recurrent(c, listed)?);
+        let mut are_nets = recurrent(c, listed)?;
+        are_nets.resize(listed.len() + n_nextn, false);
+        keys.flags("attention.recurrent_layers", &are_nets);
     }
     Ok(())
 }

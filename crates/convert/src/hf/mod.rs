@@ -26,6 +26,7 @@ pub mod lora;
 mod multipliers;
 mod mxfp4;
 mod names;
+mod nextn;
 mod ngrams;
 mod numbers;
 mod plain_experts;
@@ -96,7 +97,7 @@ fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
         quantization: &quantization,
     };
     let mut builder = source.builder(&spec, &mut raw, &mut notes)?;
-    found.extend(builder.problems(&spec));
+    found.extend(builder.problems(&nextn::tensors(&config, &spec, &keys)?));
     raw.retain(|name| !is_buffer(name));
     found.extend(raw.names().map(|left| Error::Unused.of(left)));
     Ok(())
@@ -132,6 +133,7 @@ fn keys_of(
     ngrams::write(config, raw, &mut keys)?;
     encoders::write_modules(folder, family, &mut keys, raw, notes)?;
     encoders::write(config, family, &mut keys)?;
+    nextn::write(config, family, raw, &mut keys)?;
     Ok(keys)
 }
 
@@ -154,7 +156,7 @@ impl<'a> Source<'a> {
     where
         'a: 'b,
     {
-        text_part(self.config, raw, notes)?;
+        text_part(self.config, spec.n_nextn, raw, notes)?;
         if *self.quantization != Quantization::None {
             quantized::trim(raw, notes)?;
         }
@@ -207,18 +209,19 @@ fn from_raw(
         quantization: &quantization,
     };
     let mut builder = source.builder(&spec, &mut raw, notes)?;
-    let tensors = builder.all(&spec)?;
+    let tensors = builder.all(&nextn::tensors(&config, &spec, &keys)?)?;
     notes.extend(builder.widened(&spec, &tensors));
     raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));
     }
     let checkpoint = Checkpoint {
-        metadata: keys.writer,
+        metadata: keys.writer.clone(),
         tensors,
         files: raw.files,
     };
-    spec.check_tensors(&Directory::single(checkpoint.describe()?))?;
+    let directory = Directory::single(checkpoint.describe()?);
+    nextn::check(&config, &spec, &keys, &directory)?;
     note(&config, family, notes)?;
     Ok(checkpoint)
 }
@@ -256,9 +259,6 @@ fn named(family: &Family, name: String) -> String {
     }
 }
 
-/// Parts that predict further tokens.
-const NEXTN: &str = "multi-token prediction";
-
 /// Prefixes of the tensors of other modalities.
 const OTHERS: [&str; 10] = [
     "audio_tower.",
@@ -276,9 +276,14 @@ const OTHERS: [&str; 10] = [
 /// Parts of Mamba 2 that Codestral Mamba has behind a prefix.
 const CODESTRAL: [&str; 2] = ["backbone.", "lm_head."];
 
-/// Drops the tensors of other modalities and of multi-token prediction, and removes the prefix of
-/// the text model from names.
-fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
+/// Drops the tensors of other modalities and of multi-token prediction, but for `n_nextn` layers,
+/// and removes the prefix of the text model from names.
+fn text_part(
+    config: &Config,
+    n_nextn: usize,
+    raw: &mut RawTensors,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
     let is_part = config.get("vision_config").is_some()
         || raw
             .names()
@@ -286,8 +291,7 @@ fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> 
     if is_part {
         leave_out(raw, notes, "other modalities", &OTHERS);
     }
-    leave_out(raw, notes, NEXTN, &["mtp.", "mtp_"]);
-    leave_out_nextn(config, raw, notes)?;
+    nextn::trim(config, n_nextn, raw, notes)?;
     // A model that was saved without its head (`AutoModel`) has no prefix.
     let is_bare = raw.get("embed_tokens.weight").is_some()
         && !raw.names().any(|name| name.starts_with("model."));
@@ -329,29 +333,6 @@ fn leave_out(raw: &mut RawTensors, notes: &mut Vec<String>, what: &str, prefixes
             found.join(" ")
         ));
     }
-}
-
-/// Drops the layers behind the last one, which predict further tokens from its result.
-fn leave_out_nextn(
-    config: &Config,
-    raw: &mut RawTensors,
-    notes: &mut Vec<String>,
-) -> Result<(), Error> {
-    let Some(n_nextn) = config.count_opt(&["num_nextn_predict_layers", "num_mtp_layers"])? else {
-        return Ok(());
-    };
-    let first = config.count(&["num_hidden_layers"])?;
-    let layers = first..first.saturating_add(n_nextn);
-    let is_nextn = |name: &str| {
-        let layer = name.strip_prefix("model.layers.");
-        let layer = layer.and_then(|rest| rest.split('.').next()?.parse().ok());
-        layer.is_some_and(|l: u64| layers.contains(&l))
-    };
-    let n = raw.retain(|name| !is_nextn(name));
-    if n > 0 {
-        notes.push(format!("{n} tensors of {NEXTN} are left out (layers)"));
-    }
-    Ok(())
 }
 
 /// Drops projections of keys and values of layers that attend to another's, which some checkpoints

@@ -101,7 +101,8 @@ pub(super) fn usual_name(role: Role) -> &'static str {
     }
 }
 
-/// The name of a tensor of a head for scores or embeddings.
+/// The name of a tensor of a head for scores or embeddings, or of a layer of multi-token
+/// prediction.
 fn head_name(role: Role) -> Option<&'static str> {
     Some(match role {
         Role::Cls => "classifier.dense.weight",
@@ -112,6 +113,12 @@ fn head_name(role: Role) -> Option<&'static str> {
         Role::Dense3 => "dense_3.weight",
         Role::ClsOutput => "classifier.out_proj.weight",
         Role::ClsOutputBias => "classifier.out_proj.bias",
+        Role::NextnEhProj => "eh_proj.weight",
+        Role::NextnEnorm => "enorm.weight",
+        Role::NextnHnorm => "hnorm.weight",
+        Role::NextnEmbedTokens => "embed_tokens.weight",
+        Role::NextnSharedHeadNorm => "shared_head.norm.weight",
+        Role::NextnSharedHeadHead => "shared_head.head.weight",
         _ => return None,
     })
 }

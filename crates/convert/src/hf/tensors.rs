@@ -61,13 +61,13 @@ struct Target {
 
 impl TensorBuilder<'_> {
     /// All tensors of a model.
-    pub(super) fn all(&mut self, spec: &ModelSpec) -> Result<Vec<Tensor>, Error> {
+    pub(super) fn all(&mut self, reqs: &[TensorReq]) -> Result<Vec<Tensor>, Error> {
         let mut tensors = Vec::new();
-        for req in spec.tensors() {
-            tensors.extend(self.tensor(&req)?);
+        for req in reqs {
+            tensors.extend(self.tensor(req)?);
             tensors.append(&mut self.factors);
             if req.role == Role::FfnDownExps {
-                tensors.extend(self.expert_scale(&req)?);
+                tensors.extend(self.expert_scale(req)?);
             }
         }
         Ok(tensors)
@@ -93,8 +93,7 @@ impl TensorBuilder<'_> {
     }
 
     /// An error for each tensor that is missing or cannot be used.
-    pub(super) fn problems(&mut self, spec: &ModelSpec) -> Vec<Error> {
-        let reqs = spec.tensors();
+    pub(super) fn problems(&mut self, reqs: &[TensorReq]) -> Vec<Error> {
         let errors = reqs.iter().filter_map(|req| self.tensor(req).err());
         errors.collect()
     }
@@ -413,6 +412,9 @@ impl TensorBuilder<'_> {
                 | PleNormConv
                 | IndexerQNorm
                 | IndexerKNorm
+                | NextnEnorm
+                | NextnHnorm
+                | NextnSharedHeadNorm
         );
         match self.family.norm_offset {
             // The factor of a gated delta net's decays.

@@ -114,6 +114,15 @@ impl ConstraintState {
         force_probed(guide, probe, max)
     }
 
+    /// Fits a draft to the grammar, as [`Guide::fit_guess`] does. Without one, all tokens are
+    /// choices.
+    pub(super) fn fit(&self, draft: &mut Vec<u32>, max: usize) -> Vec<bool> {
+        match &self.guide {
+            Some(guide) if !draft.is_empty() => guide.fit_guess(draft, max),
+            _ => vec![true; draft.len()],
+        }
+    }
+
     /// Whether an end-of-generation token ends the text here: a grammar may have such a token in
     /// its middle.
     pub(super) fn may_end(&self) -> bool {

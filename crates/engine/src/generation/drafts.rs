@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use super::{GenerateOptions, Verdict};
+use super::{GenerateOptions, Generation, Verdict};
 use crate::{
     Error, Session, SpeculationOff, SpeculationStats,
     speculation::{BatchRows, DraftRoom, Speculator, StepTime},
@@ -70,16 +70,16 @@ impl SessionDrafts {
         self.speculator.as_ref().map(Speculator::stats)
     }
 
-    /// Evaluates the pending tokens, and a draft of up to `n_max` behind them if it pays. Returns
-    /// how many tokens of a draft are at the end of the session then. A step that fails with a
+    /// Evaluates the pending tokens, and a draft behind them if it pays. Returns how many tokens of
+    /// a draft are at the end of the session then. A step that fails with a
     /// draft is made without: its rows may take KV blocks, or experts, that the text does not need.
     pub(super) fn append(
         &mut self,
         session: &mut Session,
-        pending: &[u32],
-        n_max: usize,
+        generation: &Generation,
     ) -> Result<usize, Error> {
-        let window = self.begin_window(session, pending, n_max)?;
+        let pending = generation.pending();
+        let window = self.begin_window(session, generation)?;
         self.rows = BatchRows {
             n_plain: pending.len(),
             n_draft: window.unwrap_or(0),
@@ -87,7 +87,7 @@ impl SessionDrafts {
         let n_left = match window {
             None => session.append_generated(pending).map(|()| 0)?,
             Some(_) => {
-                self.run_ahead(session, pending, n_max);
+                self.run_ahead(session, generation);
                 let collected = session.collect_window(pending.len());
                 collected.or_else(|_| session.append_generated(pending).map(|()| 0))?
             }
@@ -101,9 +101,10 @@ impl SessionDrafts {
     fn begin_window(
         &mut self,
         session: &mut Session,
-        pending: &[u32],
-        n_max: usize,
+        generation: &Generation,
     ) -> Result<Option<usize>, Error> {
+        let pending = generation.pending();
+        let n_max = generation.max_draft();
         let ahead = session.next_window(pending);
         let ahead = ahead.map(|n| n - pending.len());
         if let Some(n_draft) = ahead.filter(|&n| n <= n_max && !pending.is_empty()) {
@@ -112,7 +113,7 @@ impl SessionDrafts {
             return Ok(Some(n_draft));
         }
         session.take_windows_back()?;
-        let n_draft = self.propose(session, pending, n_max);
+        let n_draft = self.propose(session, generation);
         self.start = Instant::now();
         if n_draft == 0 {
             return Ok(None);
@@ -124,13 +125,14 @@ impl SessionDrafts {
 
     /// Has windows computed behind those in flight, as if all drafts were right, as many as the
     /// executor computes at once.
-    fn run_ahead(&mut self, session: &mut Session, pending: &[u32], n_max: usize) {
+    fn run_ahead(&mut self, session: &mut Session, generation: &Generation) {
         let Some(speculator) = &mut self.speculator else {
             return;
         };
         while session.n_windows() < session.n_max_windows() {
-            let n_ahead = session.n_window_tokens() - pending.len();
-            let n_max = session.draft_room(0, n_max.saturating_sub(n_ahead));
+            let n_ahead = session.n_window_tokens() - generation.pending().len();
+            let n_left = generation.max_draft().saturating_sub(n_ahead);
+            let n_max = session.draft_room(0, n_left);
             self.text.clear();
             self.text.extend_from_slice(session.tokens());
             self.text.extend(session.window_tokens());
@@ -142,15 +144,17 @@ impl SessionDrafts {
     }
 
     /// Appends the pending tokens and a draft to the text, and returns the length of the draft.
-    fn propose(&mut self, session: &mut Session, pending: &[u32], n_max: usize) -> usize {
+    fn propose(&mut self, session: &mut Session, generation: &Generation) -> usize {
         let Some(speculator) = &mut self.speculator else {
             return 0;
         };
+        let pending = generation.pending();
         // Before the first token, the logits that it is selected from are there already.
         if pending.is_empty() || speculator.stats().off.is_some() {
             return 0;
         }
-        let n_max = session.draft_room(pending.len(), n_max.min(speculator.n_max()));
+        let n_wanted = generation.max_draft().min(speculator.n_max());
+        let n_max = session.draft_room(pending.len(), n_wanted);
         self.text.clear();
         self.text.extend_from_slice(session.tokens());
         self.text.extend_from_slice(pending);
@@ -162,7 +166,8 @@ impl SessionDrafts {
             n_texts: 1,
             n_max,
         };
-        let draft = speculator.propose(&self.text, room, &session.costs);
+        let fit = |draft: &mut Vec<u32>, max: usize| generation.fit_draft(draft, max);
+        let draft = speculator.propose(&self.text, room, &session.costs, &fit);
         self.text.extend_from_slice(draft);
         draft.len()
     }

@@ -1,5 +1,7 @@
 //! Generation in a session: an iterator over the events of a text.
 
+#[cfg(feature = "cache")]
+use std::path::Path;
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -167,6 +169,37 @@ impl Generate<'_> {
         }
     }
 
+    /// Suspends the session between two events, as [`Session::suspend`]. No event but those that
+    /// are there already can be taken before it is [resumed](Self::resume).
+    ///
+    /// # Errors
+    /// As [`Session::suspend`]. Where batches in flight fail, the generation is over.
+    #[cfg(feature = "cache")]
+    pub fn suspend(&mut self, file: Option<&Path>) -> Result<(), Error> {
+        let settled = self.session.settle();
+        if settled.is_err() {
+            self.stage = Stage::Over;
+            self.undo();
+        }
+        settled?;
+        self.session.suspend(file)
+    }
+
+    /// Resumes a suspended session; the text goes on with the same bits.
+    ///
+    /// # Errors
+    /// As [`Session::resume`].
+    #[cfg(feature = "cache")]
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.session.resume()
+    }
+
+    /// Whether the session is suspended.
+    #[cfg(feature = "cache")]
+    pub fn is_suspended(&self) -> bool {
+        self.session.is_suspended()
+    }
+
     /// Interrupts the generation, if it is not over, and says how it went.
     ///
     /// # Errors
@@ -261,12 +294,11 @@ impl Generate<'_> {
             self.stage = Stage::Finish;
             return self.generation.finish();
         }
-        let n_max = self.generation.max_draft();
         let StepInput { rollback, tokens } = self.generation.take_input();
         self.session.roll_back(rollback, tokens.is_empty())?;
         let note = self.saver.save_before_shift(self.session, tokens.len());
         self.queue.extend(note);
-        let n_draft = self.drafts.append(self.session, tokens, n_max)?;
+        let n_draft = self.drafts.append(self.session, &self.generation)?;
         let verdict = self.judge(n_draft)?;
         self.times.decode = self.start.elapsed();
         if self.times.n_first == 0 {

@@ -135,6 +135,13 @@ impl Generation {
         n_left.saturating_sub(1)
     }
 
+    /// Fits a draft of what follows the pending tokens to the constraint: ends it where plain
+    /// decoding selects no such token, and adds those that the constraint forces there, up to `max`
+    /// tokens in all. Returns for each token whether a step of plain decoding selects it.
+    pub(crate) fn fit_draft(&self, draft: &mut Vec<u32>, max: usize) -> Vec<bool> {
+        self.constraint.fit(draft, max)
+    }
+
     /// Bytes behind the last token that complete a constrained text.
     pub(crate) fn n_closing_bytes(&self) -> usize {
         self.n_closing_bytes

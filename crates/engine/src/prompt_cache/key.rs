@@ -85,6 +85,21 @@ impl Key {
         Ok(parts.end())
     }
 
+    /// Key of the times of steps of an engine, on an executor of these numerics: everything that
+    /// they depend on, but for the machine, whose other programs change them as much.
+    pub(crate) fn of_steps(engine: &Engine, numerics: &str) -> Result<Self, Error> {
+        let mut parts = Parts(Hasher::new());
+        parts.add(&engine.identity()?.0);
+        parts.add(numerics.as_bytes());
+        parts.add(&engine.step_threads().n_prompt().to_le_bytes());
+        let weights = engine.model().weights();
+        let all = weights.files().file_bytes().max(1);
+        // Of a streamed model, the share in memory in eighths.
+        let share = 8 * weights.io().pinned_bytes / all;
+        parts.add(format!("{:?} {share}", engine.weights_at()).as_bytes());
+        Ok(parts.end())
+    }
+
     /// Key of the text with these tokens appended.
     pub(crate) fn child(&self, tokens: &[u32]) -> Self {
         let mut hasher = Hasher::new();

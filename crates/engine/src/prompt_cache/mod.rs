@@ -4,17 +4,22 @@
 //! segments (`segment.rs`), in files that are replaced atomically (`atomic_file.rs`): one file for
 //! one prompt (`single.rs`), or a directory for many (`directory.rs`, `file_name.rs`). A damaged or
 //! foreign file is skipped with a warning; text is the same with and without a cache. A directory
-//! also remembers which experts a streamed model used (`experts.rs`).
+//! also remembers which experts a streamed model used (`experts.rs`) and how long steps took
+//! (`costs.rs`), in small files (`small_file.rs`).
 //!
 //! Knows no text and no sampling, and prints nothing.
 
 mod atomic_file;
+mod costs;
 mod directory;
 mod experts;
 mod file_name;
+mod file_warning;
 mod key;
 mod segment;
 mod single;
+mod small_file;
+mod suspended;
 
 use std::{
     io::{self, Write},
@@ -30,6 +35,7 @@ use std::{
 use atta_model::{Executor, SeqId, StateCoverage};
 use atta_store::MappedFile;
 
+use file_warning::FileWarning;
 pub(crate) use key::Key;
 pub use segment::CacheFileError;
 
@@ -166,7 +172,8 @@ impl PromptCache {
         .map_err(|source| self.error(source))
     }
 
-    /// Removes all prompts, in a directory the usage of experts too, and no other files.
+    /// Removes all prompts, in a directory the usage of experts and the times of steps too, and no
+    /// other files.
     ///
     /// # Errors
     /// [`Error::Cache`] if one cannot be removed.
@@ -175,7 +182,7 @@ impl PromptCache {
             Storage::File(file) => file.remove(),
             Storage::Directory(directory) => directory
                 .clear()
-                .and_then(|()| experts::clear(directory.path())),
+                .and_then(|()| small_file::clear(directory.path())),
         };
         cleared.map_err(|source| self.error(source))
     }
@@ -373,7 +380,7 @@ impl Session {
     /// [`PrefixHit::notes`].
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<PrefixHit, Error> {
         let start = Instant::now();
-        cache.recall_experts(self.engine())?;
+        self.recall(cache)?;
         let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
@@ -390,6 +397,14 @@ impl Session {
             time: start.elapsed(),
             notes,
         })
+    }
+
+    /// Recalls what earlier runs have learned about speed.
+    fn recall(&mut self, cache: &PromptCache) -> Result<(), Error> {
+        let engine = self.engine().clone();
+        let numerics = self.executor().info().numerics.clone();
+        cache.recall_costs(&engine, &numerics, &mut self.costs)?;
+        cache.recall_experts(&engine)
     }
 
     /// Restores the cached prefix, if there is one that is long enough.
@@ -440,6 +455,8 @@ impl Session {
             root,
         )?;
         self.n_saved = self.tokens().len();
+        let numerics = self.executor().info().numerics.clone();
+        cache.save_costs(self.engine(), &numerics, &self.costs)?;
         cache.save_experts(self.engine())
     }
 
@@ -734,7 +751,7 @@ pub(crate) struct SegmentPrefix {
     location: Location,
     /// Key of the text in front of it.
     parent: Key,
-    n: usize,
+    pub(crate) n: usize,
 }
 
 /// The file of a segment.
@@ -768,29 +785,6 @@ impl Location {
         match self {
             Self::Named(path) => SegmentFile::open_or_warn(&path, warnings),
             Self::Mapped(file) => Some(file),
-        }
-    }
-}
-
-/// A warning about a skipped file.
-struct FileWarning {
-    line: String,
-    /// The cause, if it decides about later saves.
-    error: Option<CacheFileError>,
-}
-
-impl FileWarning {
-    fn of(path: &Path, error: CacheFileError) -> Self {
-        Self {
-            line: format!("{} is not used: {error}", path.display()),
-            error: Some(error),
-        }
-    }
-
-    fn of_system(path: &Path, error: &io::Error) -> Self {
-        Self {
-            line: format!("{} is not used: {error}", path.display()),
-            error: None,
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct Counts {
     pub n_reused: u64,
     /// Prompt tokens restored from the prompt cache.
     pub n_restored: u64,
+    /// Prompt tokens reused whose state is approximate.
+    pub n_approximate: u64,
     /// Tokens generated.
     pub n_written: u64,
     /// Tokens of drafts evaluated.
@@ -39,6 +41,7 @@ impl Counts {
             n_read: self.n_read + other.n_read,
             n_reused: self.n_reused + other.n_reused,
             n_restored: self.n_restored + other.n_restored,
+            n_approximate: self.n_approximate + other.n_approximate,
             n_written: self.n_written + other.n_written,
             n_drafted: self.n_drafted + other.n_drafted,
             n_accepted: self.n_accepted + other.n_accepted,

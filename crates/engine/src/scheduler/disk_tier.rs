@@ -8,6 +8,7 @@ use atta_model::{Executor, SeqId};
 use crate::{
     Engine, Error, PromptCache,
     prompt_cache::{Key, Lookup, MIN_GAIN, SegmentPrefix, SequenceExport},
+    speculation::StepCosts,
     text::TokenText,
 };
 
@@ -17,6 +18,8 @@ pub(super) struct DiskTier {
     cache: Arc<PromptCache>,
     /// Key of the empty text without adapters.
     root: Key,
+    /// Those of the executor.
+    numerics: String,
     notes: Vec<String>,
 }
 
@@ -44,8 +47,14 @@ impl DiskTier {
             engine: engine.clone(),
             cache,
             root,
+            numerics: executor.info().numerics.clone(),
             notes: Vec::new(),
         })
+    }
+
+    /// Tells `costs` the times of steps in earlier processes.
+    pub(super) fn recall_costs(&self, costs: &mut StepCosts) -> Result<(), Error> {
+        self.cache.recall_costs(&self.engine, &self.numerics, costs)
     }
 
     /// Finds a saved prefix of a text, without its last token. Empty if it would save little over
@@ -80,17 +89,19 @@ impl DiskTier {
             .unwrap_or(0)
     }
 
-    /// Saves a sequence; returns whether it was saved.
+    /// Saves a sequence, and the times of steps so far; returns whether it was saved.
     pub(super) fn save(
         &mut self,
         executor: &dyn Executor,
         seq: SeqId,
         text: &TokenText<'_>,
+        costs: &StepCosts,
     ) -> bool {
         let export = SequenceExport::new(&self.engine, executor, seq, text.tokens);
         let root = self.root.with_adapters(&self.engine, text.adapters);
         let saved = self.cache.try_to_save(|| {
             self.cache.save(&export, root)?;
+            self.cache.save_costs(&self.engine, &self.numerics, costs)?;
             self.cache.save_experts(&self.engine)
         });
         saved.unwrap_or_else(|note| {

@@ -69,6 +69,16 @@ impl DraftRows {
         }
     }
 
+    /// Times of steps.
+    pub(super) fn costs(&self) -> &StepCosts {
+        &self.costs
+    }
+
+    /// The same, to be told those of earlier processes.
+    pub(super) fn costs_mut(&mut self) -> &mut StepCosts {
+        &mut self.costs
+    }
+
     /// Begins a batch of `n_batch` rows, `n_plain` of them for `n_texts` decoding jobs.
     pub(super) fn begin_batch(&mut self, n_batch: usize, n_plain: usize, n_texts: usize) {
         self.rows = Some(BatchRows {
@@ -157,6 +167,27 @@ impl DraftRows {
         self.rows = Some(BatchRows {
             n_draft: rows.n_draft + draft.len(),
             ..rows
+        });
+        draft
+    }
+
+    /// A draft behind `tokens`, which end with drafts of a job that are not judged yet; at most
+    /// `n_max` tokens.
+    pub(super) fn propose_ahead(
+        &mut self,
+        engine: &Engine,
+        job: &mut Running,
+        tokens: &[u32],
+        n_max: usize,
+    ) -> Vec<u32> {
+        let n_max = match self.n_paused {
+            0 => n_max.min(self.reserved(engine, n_max)).min(self.n_max),
+            _ => 0,
+        };
+        let draft = job.propose_ahead(tokens, n_max, &self.costs);
+        self.rows = Some(BatchRows {
+            n_plain: 0,
+            n_draft: draft.len(),
         });
         draft
     }

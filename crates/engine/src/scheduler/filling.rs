@@ -16,6 +16,8 @@ pub(super) struct RowSpan {
     pub(super) rows: Range<usize>,
     /// The tokens of the last rows, which are a draft and not part of the job's text.
     pub(super) draft: Vec<u32>,
+    /// Whether they follow a draft that is not judged yet.
+    pub(super) is_ahead: bool,
     /// Whether the job wants the hidden states of its rows.
     pub(super) is_tapped: bool,
 }
@@ -65,7 +67,7 @@ impl Batcher {
             left -= self.add_rows(slot, left);
             left -= self.add_draft(slot);
         }
-        left = n_batch - self.batch.rows.len();
+        left = (n_batch - self.batch.rows.len()).min(self.executor.n_chunk());
         if !self.spans.is_empty() {
             left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
         }
@@ -130,6 +132,7 @@ impl Batcher {
                 slot,
                 rows,
                 draft: Vec::new(),
+                is_ahead: false,
                 is_tapped,
             });
         }

@@ -8,7 +8,7 @@ use std::{
 
 use atta_model::{AdapterSet, Output, Want};
 
-use super::Update;
+use super::{Update, borders::Borders};
 use crate::{
     EarlierAnswers, Engine, Error, Event, FinishReason, GenerateOptions, Pooling, SpeculationOff,
     SpeculationStats, TappedRows,
@@ -32,6 +32,10 @@ pub struct Job {
     /// `None`: those that the engine has by default.
     adapters: Option<AdapterSet>,
     priority: u8,
+    /// The least length of a cached part that is moved; `None`: the state is exact.
+    cache_reuse: Option<usize>,
+    /// A place where other prompts are likely to part from this one.
+    border: Option<usize>,
     task: Task,
     speculator: Option<Box<Speculator>>,
 }
@@ -70,6 +74,8 @@ impl Job {
             prompt: prompt.into(),
             adapters: None,
             priority: 0,
+            cache_reuse: None,
+            border: None,
             task: Task::Generate(Box::new(Generation::new(engine, options)?)),
             speculator: speculator.transpose()?.map(Box::new),
         })
@@ -82,6 +88,8 @@ impl Job {
             prompt: prompt.into(),
             adapters: None,
             priority: 0,
+            cache_reuse: None,
+            border: None,
             task: Task::Embed(Pooled::new(pooling)),
             speculator: None,
         }
@@ -120,6 +128,30 @@ impl Job {
         }
     }
 
+    /// Allows parts of at least `n_min` tokens that a cached text has, too, at other positions, to
+    /// be taken from there with their keys rotated (values below [`MIN_CACHE_REUSE`] mean that).
+    /// The state, and so the text, is approximate from the first of them on: keys and values were
+    /// computed behind other tokens. Not for embeddings, which stay exact, as does a text of a
+    /// model that [cannot](super::Batcher::check_cache_reuse).
+    #[must_use]
+    pub fn with_cache_reuse(self, n_min: usize) -> Self {
+        Self {
+            cache_reuse: Some(n_min),
+            ..self
+        }
+    }
+
+    /// Names a place where other prompts are likely to part from this one, such as the end of the
+    /// part in front of its tools: a model with recurrent layers keeps its state there. Those behind
+    /// the first part of a conversation and in front of its last turn are found without.
+    #[must_use]
+    pub fn with_border(self, n_tokens: usize) -> Self {
+        Self {
+            border: Some(n_tokens),
+            ..self
+        }
+    }
+
     /// Sets the priority in the queue (default 0; higher goes first).
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
@@ -136,8 +168,10 @@ pub struct Done {
     pub stop: Option<String>,
     /// Prompt tokens.
     pub n_prompt: usize,
-    /// Prompt tokens reused from a cached prefix.
+    /// Prompt tokens reused from a cached prefix, and those whose keys were moved.
     pub n_cached: usize,
+    /// Those of them whose state is approximate.
+    pub n_approximate: usize,
     /// Generated tokens, including an end-of-text token.
     pub n_generated: usize,
     /// Bytes appended after the last token to complete a constrained text.
@@ -166,6 +200,11 @@ pub(super) struct Running {
     /// Evaluated tokens that the last step rolled back.
     pub(super) n_rolled_back: usize,
     n_cached: usize,
+    n_approximate: usize,
+    cache_reuse: Option<usize>,
+    borders: Borders,
+    /// Whether it was preempted, so that its prompt was counted before.
+    is_again: bool,
     submitted: Instant,
     began: Option<Instant>,
     first: Option<Instant>,
@@ -183,6 +222,13 @@ impl Running {
             text: job.prompt,
             n_rolled_back: 0,
             n_cached: 0,
+            n_approximate: 0,
+            cache_reuse: job.cache_reuse,
+            borders: Borders {
+                named: job.border,
+                ..Borders::default()
+            },
+            is_again: false,
             submitted: Instant::now(),
             began: None,
             first: None,
@@ -194,14 +240,45 @@ impl Running {
         (u8::MAX - self.priority, self.id)
     }
 
-    /// Records that the job got a slot with `n_cached` tokens evaluated.
-    pub(super) fn begin(&mut self, n_cached: usize) {
+    /// Records that the job got a slot with `n_cached` tokens evaluated, some of them
+    /// approximately.
+    pub(super) fn begin(&mut self, n_cached: usize, n_approximate: usize) {
         if let Task::Embed(pooled) = &mut self.task {
             pooled.restart();
         }
-        if self.began.is_none() {
-            (self.began, self.n_cached) = (Some(Instant::now()), n_cached);
+        self.is_again = self.began.is_some();
+        if !self.is_again {
+            self.began = Some(Instant::now());
+            (self.n_cached, self.n_approximate) = (n_cached, n_approximate);
         }
+    }
+
+    /// Records that the keys of `n` tokens of the prompt were moved.
+    pub(super) fn moved(&mut self, n: usize) {
+        if !self.is_again {
+            self.n_cached += n;
+            self.n_approximate += n;
+        }
+    }
+
+    /// The least length of a cached part that is moved; `None`: none is.
+    pub(super) fn cache_reuse(&self) -> Option<usize> {
+        self.cache_reuse.filter(|_| !self.is_embedding())
+    }
+
+    /// Whether it may start from an approximate state.
+    pub(super) fn takes_approximate(&self) -> bool {
+        self.cache_reuse().is_some()
+    }
+
+    /// Finds the borders of its prompt.
+    pub(super) fn find_borders(&mut self, engine: &Engine) {
+        self.borders.find(self.text.ids(), engine.tokenizer());
+    }
+
+    /// Tokens of the first part of its prompt, such as the system prompt.
+    pub(super) fn first_border(&self) -> Option<usize> {
+        self.borders.first
     }
 
     /// Whether its prompt is evaluated and its first token sampled.
@@ -245,9 +322,9 @@ impl Running {
     }
 
     /// Whether the state behind the row at this position is kept: another answer to the same prompt
-    /// starts before its last token.
+    /// starts before its last token, other prompts at its borders.
     pub(super) fn wants_checkpoint(&self, pos: usize) -> bool {
-        pos + 2 == self.n_prompt
+        pos + 2 == self.n_prompt || self.borders.has(pos + 1)
     }
 
     /// Pools the hidden states of evaluated rows, starting at position `pos` of the text.
@@ -308,16 +385,41 @@ impl Running {
     pub(super) fn n_max_draft(&self) -> Option<usize> {
         let speculator = self.speculator.as_ref()?;
         let is_on = speculator.stats().off.is_none();
-        let n_left = self.generation().map_or(0, Generation::max_draft);
-        is_on.then(|| speculator.n_max().min(n_left))
+        is_on.then(|| speculator.n_max().min(self.max_draft()))
+    }
+
+    /// Maximum tokens of drafts that can become part of the text.
+    pub(super) fn max_draft(&self) -> usize {
+        self.generation().map_or(0, Generation::max_draft)
+    }
+
+    /// A draft of what follows `tokens`, which end with drafts that are not judged yet.
+    pub(super) fn propose_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        costs: &StepCosts,
+    ) -> Vec<u32> {
+        let speculator = self.speculator.as_mut();
+        speculator.map_or_else(Vec::new, |speculator| {
+            speculator.propose_ahead(tokens, n_max, costs)
+        })
+    }
+
+    /// The oldest draft ahead is judged next.
+    pub(super) fn next_ahead(&mut self) {
+        self.speculator.iter_mut().for_each(|s| s.next_ahead());
     }
 
     /// A draft of what follows the text.
     pub(super) fn propose(&mut self, room: DraftRoom, costs: &StepCosts) -> Vec<u32> {
-        let Some(speculator) = &mut self.speculator else {
+        let (Some(speculator), Task::Generate(generation)) = (&mut self.speculator, &self.task)
+        else {
             return Vec::new();
         };
-        speculator.propose(self.text.ids(), room, costs).to_vec()
+        let fit = |draft: &mut Vec<u32>, max: usize| generation.fit_draft(draft, max);
+        let text = self.text.ids();
+        speculator.propose(text, room, costs, &fit).to_vec()
     }
 
     /// Records how a step with a draft of `n_draft` tokens went. Returns the seconds that drafting
@@ -414,6 +516,7 @@ impl Running {
             stop: stop.map(str::to_owned),
             n_prompt: self.n_prompt,
             n_cached: self.n_cached,
+            n_approximate: self.n_approximate,
             n_generated: self.n_generated(),
             n_closing_bytes: self.generation().map_or(0, Generation::n_closing_bytes),
             queue_time: between(Some(self.submitted), self.began),

@@ -1,23 +1,28 @@
 //! Continuous batching: a scheduler for many jobs on one executor.
 //!
 //! A job is a text and the number of its evaluated tokens: a decoding job is a token or two ahead
-//! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches with
-//! rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
+//! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches
+//! with rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
 //! prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
 //! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work,
 //! and receives events. Logits do not depend on the rest of a batch, so each text is bit-equal to
 //! one that is written alone.
 
+mod anchors;
+mod borders;
+mod common_runs;
 mod counts;
 mod disk_tier;
 mod drafts;
 mod filling;
 mod job;
+mod moving;
 mod prefill_budget;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::{
     collections::VecDeque,
@@ -35,20 +40,26 @@ pub use job::{Done, Job, JobId};
 use crate::{
     Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, TappedRows,
     Text,
+    prompt_cache::SegmentPrefix,
     session::{logits_bytes, planned_drafts},
     speculation::BatchRows,
 };
+use anchors::has_windows;
 use disk_tier::DiskTier;
 use drafts::DraftRows;
 use filling::{MayDraft, RowSpan};
 use job::{LogitSpan, Running};
 use prefill_budget::PrefillBudget;
-use slots::{PrefixMatch, SlotPrefix, SlotTable};
+use slots::{PrefixMatch, SlotPrefix, SlotTable, Spared};
 
 /// Positions of the KV pool reserved per running job when another one is admitted.
 const SPARE: usize = 32;
 /// Hidden states per batch; embedding requests that want more are evaluated in smaller chunks.
 const MAX_HIDDEN_BYTES: usize = 1 << 20;
+
+/// Least tokens of a cached part that is moved: shorter ones stand in many texts by chance, and
+/// their state has more of the text in front of them than of themselves.
+pub const MIN_CACHE_REUSE: usize = 16;
 
 /// Configuration of a batcher.
 #[derive(Clone, Debug)]
@@ -107,6 +118,10 @@ pub struct Batcher {
     n_hidden: usize,
     /// Whether the model sees each text whole, so that one is evaluated in one batch.
     is_encoder: bool,
+    /// Whether a sequence cannot be truncated anywhere, so that it is worth being able to at the
+    /// borders of prompts.
+    keeps_borders: bool,
+    has_windows: bool,
     _logits_memory: Reservation,
 }
 
@@ -172,6 +187,12 @@ impl Batcher {
             .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
             .transpose()?;
         let max_draft = executor.seqs().max_draft();
+        let n_draft = planned_drafts(&options.session, &planned);
+        let mut drafts = DraftRows::new(n_draft, max_draft);
+        if let Some(tier) = &disk_tier {
+            tier.recall_costs(drafts.costs_mut())?;
+        }
+        let has_states = executor.seqs().has_states();
         Ok(Self {
             executor,
             disk_tier,
@@ -182,7 +203,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
-            drafts: DraftRows::new(planned_drafts(&options.session, &planned), max_draft),
+            drafts,
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
@@ -191,6 +212,8 @@ impl Batcher {
             spare_spans: Vec::new(),
             n_hidden: n_hidden(engine.spec()),
             is_encoder: engine.spec().is_encoder(),
+            keeps_borders: has_states || has_windows(engine.spec()),
+            has_windows: has_windows(engine.spec()),
             _logits_memory: logits_memory,
         })
     }
@@ -212,6 +235,9 @@ impl Batcher {
             job.turn_drafts_off(SpeculationOff::NoRoom);
         } else if let Err(why) = self.begin_taps(&job) {
             job.turn_drafts_off(why);
+        }
+        if self.keeps_borders {
+            job.find_borders(&self.engine);
         }
         self.enqueue(job);
         Ok(id)
@@ -312,6 +338,8 @@ impl Batcher {
     /// next step tries the same again unless they are cancelled. Errors of a single job are events.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
+        self.move_keys();
+        self.keep_anchors();
         let sent = self.send();
         if self.flights.is_empty() {
             return sent;
@@ -341,11 +369,15 @@ impl Batcher {
         let time = flight.time + start.elapsed();
         self.prefill_budget.note(time, flight.n_rows);
         self.counts.n_steps += 1;
+        if let Some(window) = flight.spans.first_mut().filter(|span| span.is_ahead) {
+            flight.decoding = self.begin_window(window);
+        }
         for span in flight.spans.drain(..) {
             self.advance(&span, on_update);
         }
         self.drafts.collected(flight.decoding, time.as_secs_f64());
         self.spare_spans.push(flight.spans);
+        self.engine.heat_control().rest(time);
         Ok(())
     }
 
@@ -370,7 +402,9 @@ impl Batcher {
         let mut drafts = MayDraft::Yes;
         while self.flights.len() < self.executor.depth() {
             self.fill(drafts);
-            if self.batch.rows.is_empty() {
+            let is_full =
+                self.batch.rows.is_empty() && (drafts == MayDraft::No || !self.fill_window());
+            if is_full {
                 break;
             }
             let start = Instant::now();
@@ -399,7 +433,7 @@ impl Batcher {
             let job = &self.queue[i];
             let text = &job.text;
             let beginning = match job.may_share() && !self.is_encoder {
-                true => self.slots.match_prefix(text, self.executor.as_ref()),
+                true => self.slots.match_prefix(job, self.executor.as_ref()),
                 false => PrefixMatch::Now(None),
             };
             match beginning {
@@ -416,50 +450,77 @@ impl Batcher {
 
     /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
     fn begin(&mut self, i: usize, from: Option<SlotPrefix>) {
-        let job = &self.queue[i];
         let n = from.map_or(0, |from| from.n);
+        let found = self.find_on_disk(i, from);
+        // The on-disk prefix replaces the in-memory one.
+        let from = from.filter(|_| found.is_empty());
+        if !self.slots.has_evictable() {
+            self.slots.abandon_moves();
+        }
+        let n_known = found.iter().map(|part| part.n).sum::<usize>().max(n);
+        let plan = self.plan_moves(&self.queue[i], from, n_known);
+        let donor = plan.as_ref().map(|plan| plan.donor);
+        self.ensure_slot(from, donor);
+        let job = self.queue.remove(i).expect("it was just looked at");
+        let slot = self.slots.acquire(job, from, donor, self.executor.as_mut());
+        self.counts.n_reused += self.slots.at(slot).n_done as u64;
+        self.fill_from_disk(slot, found);
+        let place = self.slots.at_mut(slot);
+        place.plan_moves(plan);
+        let n_done = place.n_done;
+        let n_approximate = place.n_approximate();
+        self.counts.n_approximate += n_approximate as u64;
+        if let Some(job) = &mut place.job {
+            job.begin(n_done, n_approximate);
+        }
+        self.plan_anchor(slot);
+    }
+
+    /// Finds a prefix of queued job `i` on disk that is longer than this one, and makes room for
+    /// it.
+    fn find_on_disk(&mut self, i: usize, from: Option<SlotPrefix>) -> Vec<SegmentPrefix> {
+        let job = &self.queue[i];
         let n_text = job.text.len();
         let may_share = job.may_share() && !self.is_encoder;
         let disk_tier = self.disk_tier.as_mut().filter(|_| may_share);
+        let n = from.map_or(0, |from| from.n);
         let found = disk_tier.and_then(|tier| Some(tier.find(&job.text.tokens(n_text)?, n)));
-        let mut found = found.unwrap_or_default();
-        // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
+        let found = found.unwrap_or_default();
+        // The in-memory prefix may be evicted to make room.
         let beside = from.filter(|_| self.slots.n_running() > 0);
-        if !found.is_empty() && !self.reserve_blocks(n_text, beside) {
-            found.clear();
+        match found.is_empty() || self.reserve_blocks(n_text, beside) {
+            true => found,
+            false => Vec::new(),
         }
-        let from = from.filter(|_| found.is_empty());
-        self.ensure_slot(from);
-        let job = self.queue.remove(i).expect("it was just looked at");
-        let slot = self.slots.acquire(job, from, self.executor.as_mut());
-        let place = self.slots.at_mut(slot);
-        self.counts.n_reused += place.n_done as u64;
+    }
+
+    /// Loads a prefix from disk into the empty sequence of a slot.
+    fn fill_from_disk(&mut self, slot: usize, found: Vec<SegmentPrefix>) {
         if let Some(disk_tier) = self.disk_tier.as_mut().filter(|_| !found.is_empty()) {
+            let place = self.slots.at_mut(slot);
             let n = disk_tier.fill(self.executor.as_mut(), place.seq, found, place.text().ids());
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
-        if let Some(job) = &mut place.job {
-            job.begin(place.n_done);
-        }
     }
 
-    /// Ensures a slot for a job that starts from this prefix.
-    fn ensure_slot(&mut self, from: Option<SlotPrefix>) {
+    /// Ensures a slot for a job that starts from this prefix and takes keys from slot `donor`.
+    fn ensure_slot(&mut self, from: Option<SlotPrefix>, donor: Option<usize>) {
         match from {
-            Some(source) if self.slots.may_reuse(source) => {
+            Some(source) if self.slots.may_reuse(source, donor) => {
                 if source.n < self.slots.at(source.slot).n_done {
                     self.save(source.slot);
                 }
             }
             _ if self.slots.has_free_slot() => {}
-            _ => drop(self.evict(from.map(|from| from.slot))),
+            _ => drop(self.evict([from.map(|from| from.slot), donor])),
         }
     }
 
-    /// Evicts the least recently used cached prefix except slot `but`; `false` if there is none.
-    fn evict(&mut self, but: Option<usize>) -> bool {
-        let Some(slot) = self.slots.oldest_cached(but) else {
+    /// Evicts the least recently used cached prefix except the spared slots; `false` if there is
+    /// none.
+    fn evict(&mut self, spared: Spared) -> bool {
+        let Some(slot) = self.slots.oldest_cached(spared) else {
             return false;
         };
         self.save(slot);
@@ -474,10 +535,15 @@ impl Batcher {
             return;
         };
         let place = self.slots.at_mut(slot);
-        if place
-            .unsaved()
-            .is_some_and(|text| disk_tier.save(self.executor.as_ref(), place.seq, &text))
-        {
+        let seqs = self.executor.seqs();
+        let is_saved = place.unsaved().is_some_and(|text| {
+            // Without a window behind it, an exact part could not be continued.
+            let n = text.tokens.len();
+            let is_whole = n == place.n_done || seqs.keeps(place.seq, n).ok() == Some(n);
+            let costs = self.drafts.costs();
+            is_whole && disk_tier.save(self.executor.as_ref(), place.seq, &text, costs)
+        });
+        if is_saved {
             place.saved();
         }
     }
@@ -513,7 +579,7 @@ impl Batcher {
                 return false;
             }
         }
-        while self.n_free() < n_wanted && self.evict(but) {}
+        while self.n_free() < n_wanted && self.evict([but, None]) {}
         true
     }
 
@@ -525,8 +591,9 @@ impl Batcher {
 
     /// Positions of the KV pool that evicting all cached prefixes except slot `but` frees.
     fn n_evictable(&self, but: Option<usize>) -> usize {
-        let cached = self.slots.kept().into_iter();
-        let seqs: Vec<_> = cached
+        let seqs: Vec<_> = self
+            .slots
+            .evictable_slots()
             .filter(|&slot| Some(slot) != but)
             .map(|slot| self.slots.at(slot).seq)
             .collect();
@@ -537,9 +604,9 @@ impl Batcher {
     }
 
     /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in
-    /// the queue order.
+    /// the queue order. Cached texts whose keys are to be moved go before jobs.
     fn free_blocks(&mut self) -> Result<(), Error> {
-        if self.evict(None) {
+        if self.evict([None; 2]) || self.slots.abandon_moves() {
             return Ok(());
         }
         match self.slots.preempt(self.executor.as_mut()) {
@@ -654,20 +721,22 @@ impl Batcher {
     }
 
     /// Removes evaluated tokens that are not part of the text of a job, after a draft of `n_draft`
-    /// tokens was judged.
+    /// tokens was judged, and windows that do not continue it.
     fn keep_verified(&mut self, slot: usize, n_draft: usize) {
         let place = self.slots.at_mut(slot);
         let n_rolled_back = place.job.as_ref().map_or(0, |job| job.n_rolled_back);
         let n_verified = place.n_done + n_draft - n_rolled_back;
-        if n_verified != place.n_submitted() {
-            let left = self
-                .executor
-                .truncate(place.seq, n_verified)
-                .expect("a slot has a sequence");
-            place.truncated(left);
-        } else {
-            place.n_done = n_verified;
+        if n_verified == place.n_submitted() || self.window_goes_on(slot, n_verified) {
+            self.slots.at_mut(slot).n_done = n_verified;
+            return;
         }
+        let seq = self.slots.at(slot).seq;
+        let left = self
+            .executor
+            .truncate(seq, n_verified)
+            .expect("a slot has a sequence, and windows in flight are taken back");
+        self.drop_windows(slot);
+        self.slots.at_mut(slot).truncated(left);
     }
 }
 

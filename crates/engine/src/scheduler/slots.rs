@@ -3,10 +3,18 @@
 //! A cached prefix is a sequence without a job. A new job forks the sequence with the longest
 //! common prefix instead of evaluating it again; blocks are reference-counted below, so a common
 //! prefix is stored once however many share it.
+//!
+//! Where a job allows it, keys of a cached text are moved to other positions of its own. The state
+//! from there on is approximate: only other such jobs start from it, and it is never saved.
 
-use atta_model::{Executor, SeqId};
+use std::collections::VecDeque;
 
-use super::job::{JobId, Running};
+use atta_model::{AdapterSet, Executor, SeqId};
+
+use super::{
+    common_runs::CommonRun,
+    job::{JobId, Running},
+};
 use crate::{
     prompt_cache::MIN_NEW,
     text::{Text, TokenText},
@@ -34,6 +42,20 @@ pub(super) struct Slot {
     used: u64,
     /// Tokens that are also in the prompt cache.
     n_saved: usize,
+    /// Tokens whose state is exact; `usize::MAX`: all.
+    n_exact: usize,
+    /// Moves of keys that the job still waits for.
+    moves: Option<MovePlan>,
+    /// Length of a prefix that is kept apart, when the job has evaluated it.
+    anchor: Option<usize>,
+}
+
+/// Keys that a job takes from a cached text, each run when it has evaluated all in front of it.
+pub(super) struct MovePlan {
+    /// The slot with the cached text, which stays until all are moved.
+    pub(super) donor: usize,
+    /// In the order of positions.
+    pub(super) runs: VecDeque<CommonRun>,
 }
 
 impl Slot {
@@ -45,25 +67,100 @@ impl Slot {
     }
 
     /// Evaluated tokens, if enough of them are unsaved to be worth saving. The prompt cache has no
-    /// texts with media.
+    /// texts with media, and no approximate states.
     pub(super) fn unsaved(&self) -> Option<TokenText<'_>> {
-        let is_worth_it = self.n_done >= self.n_saved + MIN_NEW;
-        self.text().tokens(self.n_done).filter(|_| is_worth_it)
+        let n = self.n_done.min(self.n_exact);
+        let is_worth_it = n >= self.n_saved + MIN_NEW;
+        self.text().tokens(n).filter(|_| is_worth_it)
     }
 
-    /// Records that all evaluated tokens are in the prompt cache.
+    /// Records that all exact tokens are in the prompt cache.
     pub(super) fn saved(&mut self) {
-        self.n_saved = self.n_done;
+        self.n_saved = self.n_done.min(self.n_exact);
+    }
+
+    /// Tokens whose state is exact, and will be when the planned moves are made.
+    fn n_exact_at_last(&self) -> usize {
+        let first = self.next_run().map_or(usize::MAX, |run| run.to);
+        self.n_exact.min(first)
+    }
+
+    /// Evaluated tokens whose state is approximate.
+    pub(super) fn n_approximate(&self) -> usize {
+        self.n_done.saturating_sub(self.n_exact)
+    }
+
+    /// The keys to move next.
+    pub(super) fn next_run(&self) -> Option<&CommonRun> {
+        self.moves.as_ref()?.runs.front()
+    }
+
+    /// The planned moves and the next of them.
+    pub(super) fn moves_now(&self) -> Option<(&MovePlan, &CommonRun)> {
+        self.moves.as_ref().zip(self.next_run())
+    }
+
+    /// Sets the moves that the job waits for.
+    pub(super) fn plan_moves(&mut self, plan: Option<MovePlan>) {
+        self.moves = plan;
+        let n_done = self.n_done;
+        if let Some(plan) = &mut self.moves {
+            plan.runs.retain(|run| run.to >= n_done);
+        }
+        self.end_moves();
+    }
+
+    /// Forgets a plan whose moves are all made, so that its cached text can be evicted.
+    fn end_moves(&mut self) {
+        self.moves = self.moves.take().filter(|plan| !plan.runs.is_empty());
+    }
+
+    /// Records that the next run was moved. Returns its number of tokens.
+    pub(super) fn moved(&mut self) -> usize {
+        let Some(run) = self.moves.as_mut().and_then(|plan| plan.runs.pop_front()) else {
+            return 0;
+        };
+        self.n_exact = self.n_exact.min(run.to);
+        self.n_done += run.from.len();
+        self.n_submitted = self.n_done;
+        self.anchor = self.anchor.filter(|&n| n >= self.n_done);
+        self.end_moves();
+        run.from.len()
+    }
+
+    /// Sets the length of a prefix that is to be kept apart, if the job has not passed it.
+    pub(super) fn set_anchor(&mut self, anchor: Option<usize>) {
+        self.anchor = anchor.filter(|&n| n >= self.n_done);
+    }
+
+    /// Takes the length of the prefix to keep apart, if it is exactly the evaluated one.
+    fn take_anchor(&mut self) -> bool {
+        let is_due = self.anchor == Some(self.n_done) && !self.is_in_flight();
+        if is_due {
+            self.anchor = None;
+        }
+        is_due
+    }
+
+    /// Position at which rows stop: the end of the text, keys to move, or a prefix to keep apart.
+    fn end_of_rows(&self) -> usize {
+        let to = self.next_run().map_or(usize::MAX, |run| run.to);
+        let anchor = self.anchor.unwrap_or(usize::MAX);
+        self.text().len().min(to).min(anchor)
     }
 
     /// Records that `n` tokens were restored from the prompt cache.
     pub(super) fn restored(&mut self, n: usize) {
         (self.n_done, self.n_submitted, self.n_saved) = (n, n, n);
+        self.n_exact = usize::MAX;
     }
 
     /// Records that the sequence was truncated to `n` tokens.
     pub(super) fn truncated(&mut self, n: usize) {
         (self.n_done, self.n_submitted, self.n_saved) = (n, n, self.n_saved.min(n));
+        if n <= self.n_exact {
+            self.n_exact = usize::MAX;
+        }
     }
 
     /// Tokens that are evaluated or in flight.
@@ -93,7 +190,7 @@ impl Slot {
 
     /// Number of positions to submit.
     pub(super) fn n_rest(&self) -> usize {
-        self.text().len().saturating_sub(self.n_submitted)
+        self.end_of_rows().saturating_sub(self.n_submitted)
     }
 
     /// The text of the job, or of the cached prefix.
@@ -109,6 +206,19 @@ pub(super) enum PrefixMatch {
     /// Wait: a prompt with a longer common prefix is being prefilled.
     Later,
 }
+
+/// A cached text from which keys may be moved.
+pub(super) struct CachedText<'a> {
+    pub(super) slot: usize,
+    pub(super) seq: SeqId,
+    /// Evaluated tokens.
+    pub(super) ids: &'a [u32],
+    /// Time of last use; larger is later.
+    pub(super) used: u64,
+}
+
+/// Slots that are not evicted: of the prefix that a job starts from, and of keys that it takes.
+pub(super) type Spared = [Option<usize>; 2];
 
 /// The first `n` tokens of a slot.
 #[derive(Clone, Copy)]
@@ -183,49 +293,54 @@ impl SlotTable {
         (slots(decoding), slots(prefilling))
     }
 
-    /// Finds the longest prefix that a sequence has in common with a text. The last token is never
-    /// part of it, since its logits are needed.
-    pub(super) fn match_prefix(&self, text: &Text, executor: &dyn Executor) -> PrefixMatch {
-        let same = |other: &Text| text.n_common(other).min(text.len() - 1);
-        // A sliding window may have freed positions that the prefix needs, and recurrent layers have
-        // their state at checkpoints only.
-        let kept = |slot: &Slot| {
-            executor
-                .seqs()
-                .keeps(slot.seq, same(slot.text()).min(slot.n_done))
-                .unwrap_or(0)
+    /// Finds the longest prefix that a sequence has in common with the text of a job, and of equal
+    /// ones the most exact and the newest. The last token is never part of it, since its logits are
+    /// needed.
+    pub(super) fn match_prefix(&self, job: &Running, executor: &dyn Executor) -> PrefixMatch {
+        let text = &job.text;
+        let same = |slot: &Slot| {
+            let n = text.n_common(slot.text()).min(text.len() - 1);
+            match job.takes_approximate() {
+                true => n,
+                false => n.min(slot.n_exact_at_last()),
+            }
         };
-        let best = self.taken().map(|(i, slot)| SlotPrefix {
-            slot: i,
-            n: kept(slot),
+        // A sliding window may have freed positions that the prefix needs, and recurrent layers
+        // have their state at checkpoints only.
+        let kept = |slot: &Slot| {
+            let n = same(slot).min(slot.n_done);
+            executor.seqs().keeps(slot.seq, n).unwrap_or(0)
+        };
+        let prefixes = self.taken().map(|(i, slot)| {
+            let n = kept(slot);
+            (n, n.min(slot.n_exact), slot.used, i)
         });
-        let best = best
-            .max_by_key(|source| source.n)
-            .filter(|source| source.n > 0);
+        let best = prefixes.max().filter(|(n, ..)| *n > 0);
+        let best = best.map(|(n, _, _, slot)| SlotPrefix { slot, n });
         // `best` counts the slots that have passed the common prefix, as far as they truncate.
         let prefilling = self.taken().filter(|(_, slot)| {
-            slot.job.is_some() && !slot.is_decoding() && slot.n_done < same(slot.text())
+            slot.job.is_some() && !slot.is_decoding() && slot.n_done < same(slot)
         });
-        let coming = prefilling
-            .map(|(_, slot)| same(slot.text()))
-            .max()
-            .unwrap_or(0);
+        let coming = prefilling.map(|(_, slot)| same(slot)).max().unwrap_or(0);
         match coming >= best.map_or(0, |source| source.n) + WORTH_WAITING {
             true => PrefixMatch::Later,
             false => PrefixMatch::Now(best),
         }
     }
 
-    /// Puts a job into a prepared slot and returns its index.
+    /// Puts a job into a slot that was made ready with the same prefix and donor of keys. Returns
+    /// its index.
     pub(super) fn acquire(
         &mut self,
         job: Running,
         from: Option<SlotPrefix>,
+        donor: Option<usize>,
         executor: &mut dyn Executor,
     ) -> usize {
         let n_saved = from.map_or(0, |source| self.at(source.slot).n_saved);
+        let n_exact = from.map_or(usize::MAX, |source| self.at(source.slot).n_exact);
         let (place, seq) = match from {
-            Some(source) if self.may_reuse(source) => {
+            Some(source) if self.may_reuse(source, donor) => {
                 let slot = self.slots[source.slot].take().expect("it was found there");
                 (source.slot, slot.seq)
             }
@@ -252,21 +367,120 @@ impl SlotTable {
             n_flights: 0,
             used,
             n_saved: n_saved.min(n_done),
+            n_exact: if n_done <= n_exact {
+                usize::MAX
+            } else {
+                n_exact
+            },
+            moves: None,
+            anchor: None,
         });
         place
     }
 
     /// Whether a cached prefix may be continued in place: it is used whole, or there is no other
-    /// slot.
-    pub(super) fn may_reuse(&self, source: SlotPrefix) -> bool {
+    /// slot but that of a text which must stay, `donor`; and no job waits for its keys.
+    pub(super) fn may_reuse(&self, source: SlotPrefix, donor: Option<usize>) -> bool {
         let slot = self.at(source.slot);
-        let is_only = || {
-            !self.has_free_slot()
-                && !self
-                    .taken()
-                    .any(|(i, s)| s.job.is_none() && i != source.slot)
+        let is_only =
+            || !self.has_free_slot() && self.oldest_cached([Some(source.slot), donor]).is_none();
+        let must_stay = donor == Some(source.slot) || self.is_donor(source.slot);
+        slot.job.is_none() && !must_stay && (source.n == slot.n_done || is_only())
+    }
+
+    /// Whether a job takes keys from this slot.
+    fn is_donor(&self, slot: usize) -> bool {
+        let mut plans = self.taken().filter_map(|(_, slot)| slot.moves.as_ref());
+        plans.any(|plan| plan.donor == slot)
+    }
+
+    /// Whether a job that starts from this prefix can have a slot while another one stays, from
+    /// which it takes keys.
+    pub(super) fn can_spare(&self, donor: usize, from: Option<SlotPrefix>) -> bool {
+        let spared = [Some(donor), from.map(|from| from.slot)];
+        let continues = |from: SlotPrefix| self.may_reuse(from, Some(donor));
+        self.has_free_slot() || self.oldest_cached(spared).is_some() || from.is_some_and(continues)
+    }
+
+    /// The slot of a job whose next keys are to be moved now.
+    pub(super) fn due_move(&self) -> Option<usize> {
+        let is_due = |slot: &Slot| {
+            let run = slot.next_run().filter(|run| run.to == slot.n_done);
+            run.is_some() && !slot.is_in_flight()
         };
-        slot.job.is_none() && (source.n == slot.n_done || is_only())
+        let mut due = self.taken().filter(|(_, slot)| is_due(slot));
+        due.next().map(|(i, _)| i)
+    }
+
+    /// Gives up all planned moves, so that their slots can be evicted; `false` if there are none.
+    pub(super) fn abandon_moves(&mut self) -> bool {
+        let plans = self.slots.iter_mut().flatten();
+        plans.filter_map(|slot| slot.moves.take()).count() > 0
+    }
+
+    /// Cached texts without media that were computed with these adapters, with their evaluated
+    /// tokens.
+    pub(super) fn cached_texts(
+        &self,
+        adapters: AdapterSet,
+    ) -> impl Iterator<Item = CachedText<'_>> {
+        let cached = self.taken().filter(|(_, slot)| slot.job.is_none());
+        cached.filter_map(move |(i, slot)| {
+            let text = slot.kept.tokens(slot.n_done.min(slot.kept.len()))?;
+            (text.adapters == adapters).then_some(CachedText {
+                slot: i,
+                seq: slot.seq,
+                ids: text.tokens,
+                used: slot.used,
+            })
+        })
+    }
+
+    /// The slot of a job that has just evaluated a prefix which is to be kept apart.
+    pub(super) fn take_due_anchor(&mut self) -> Option<usize> {
+        let mut slots = self.slots.iter_mut().enumerate();
+        slots.find_map(|(i, slot)| slot.as_mut()?.take_anchor().then_some(i))
+    }
+
+    /// Keeps the evaluated prefix of a job as a cached one in a free slot.
+    pub(super) fn keep_anchor(&mut self, slot: usize, executor: &mut dyn Executor) {
+        let Some(free) = self.free_slot() else { return };
+        let used = self.tick();
+        let of = self.at(slot);
+        let Ok(seq) = executor.fork(of.seq) else {
+            return;
+        };
+        let mut kept = of.text().clone();
+        kept.truncate(of.n_done);
+        self.slots[free] = Some(Slot {
+            seq,
+            job: None,
+            kept,
+            n_done: of.n_done,
+            n_submitted: of.n_done,
+            n_flights: 0,
+            used,
+            n_saved: of.n_saved,
+            n_exact: of.n_exact,
+            moves: None,
+            anchor: None,
+        });
+    }
+
+    /// Whether a cached sequence can be truncated to the first `n` tokens of a text.
+    pub(super) fn has_cached(&self, text: &Text, n: usize, executor: &dyn Executor) -> bool {
+        let cached = self.taken().filter(|(_, slot)| slot.job.is_none());
+        cached
+            .filter(|(_, slot)| slot.n_done >= n)
+            .any(|(_, slot)| {
+                let is_same = slot.n_exact >= n && text.n_common(&slot.kept) >= n;
+                is_same && executor.seqs().keeps(slot.seq, n).ok() == Some(n)
+            })
+    }
+
+    /// Whether a slot is free or can be.
+    pub(super) fn has_evictable(&self) -> bool {
+        self.has_free_slot() || self.evictable().next().is_some()
     }
 
     /// Whether a slot is free.
@@ -301,6 +515,7 @@ impl SlotTable {
             }
             slot.kept = job.text;
             slot.kept.truncate(slot.n_done);
+            (slot.moves, slot.anchor) = (None, None);
             self.n_running -= 1;
         }
     }
@@ -311,12 +526,23 @@ impl SlotTable {
         taken.into_iter().for_each(|slot| self.retire(slot));
     }
 
-    /// The least recently used cached prefix except slot `but`.
-    pub(super) fn oldest_cached(&self, but: Option<usize>) -> Option<usize> {
-        let kept = self
-            .taken()
-            .filter(|&(i, slot)| slot.job.is_none() && !slot.is_in_flight() && Some(i) != but);
-        kept.min_by_key(|(_, slot)| slot.used).map(|(i, _)| i)
+    /// The least recently used cached prefix that may be evicted, except the spared slots.
+    pub(super) fn oldest_cached(&self, spared: Spared) -> Option<usize> {
+        let cached = self
+            .evictable()
+            .filter(|(i, _)| !spared.contains(&Some(*i)));
+        cached.min_by_key(|(_, slot)| slot.used).map(|(i, _)| i)
+    }
+
+    /// Cached prefixes that no job takes keys from.
+    fn evictable(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        self.taken()
+            .filter(|&(i, slot)| slot.job.is_none() && !slot.is_in_flight() && !self.is_donor(i))
+    }
+
+    /// Slots of cached prefixes that may be evicted.
+    pub(super) fn evictable_slots(&self) -> impl Iterator<Item = usize> {
+        self.evictable().map(|(i, _)| i)
     }
 
     /// Whether a finished job still has rows in flight.

@@ -3,8 +3,10 @@
 //! Knows no prompt and no text. The one idea: the tokens of a batch are in the session as soon as
 //! it is submitted, and leave it again if the batch, or one before it, fails.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
+#[cfg(feature = "cache")]
+use atta_model::Error as ModelError;
 use atta_model::{Ticket, Want};
 
 use super::{LogitRows, Session, executor};
@@ -46,6 +48,10 @@ impl Session {
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
+        #[cfg(feature = "cache")]
+        if self.is_suspended() {
+            return Err(ModelError::Suspended.into());
+        }
         self.take_windows_back()?;
         self.fill_batch(ids, want, checkpoint);
         self.last = None;
@@ -111,8 +117,10 @@ impl Session {
             in_flight: &mut self.in_flight,
             n_left: tokens.start,
         };
+        let start = Instant::now();
         executor(&self.executor).collect(ticket, &mut self.out)?;
         undo.forget();
+        self.engine.heat_control().rest(start.elapsed());
         if let Some((sink, _)) = &self.sink {
             let rows = TappedRows::new(&self.out, 0..tokens.len());
             sink.take(&self.tokens[..tokens.end], rows);

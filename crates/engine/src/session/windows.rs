@@ -5,7 +5,7 @@
 //! beginning turned out wrong is taken back with all behind it; an executor with a depth computes
 //! several at once, and does not wait for those.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
 use atta_model::{Ticket, Want};
 
@@ -91,7 +91,9 @@ impl Session {
         };
         self.last = None;
         self.rows = LogitRows::default();
+        let start = Instant::now();
         let collected = executor(&self.executor).collect(ticket, &mut self.out);
+        self.engine.heat_control().rest(start.elapsed());
         if let Err(error) = collected {
             // There is no batch in flight any more.
             self.windows.0.clear();

@@ -10,6 +10,9 @@ use super::N_CLASSES;
 /// Above this many tokens of a class, older ones count half: what a text repeats changes.
 const MAX_COUNT: f64 = 32.0;
 
+/// Tokens of a class that the classes below it count as, at most.
+const MAX_BORROWED: f64 = 3.0;
+
 /// Counts of right and wrong tokens by class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Acceptance {
@@ -35,10 +38,18 @@ impl Acceptance {
         }
     }
 
-    /// Probability that a token of a draft of this class is right; 0 before the first draft.
+    /// Probability that a token of a draft of this class is right; 0 before the first draft of this
+    /// class or of one below. Drafts of a higher class are surer: until they are counted
+    /// themselves, they are right as often as those below.
     pub(super) fn probability(&self, class: usize) -> f64 {
-        let Count { n_right, n } = self.classes[class.min(N_CLASSES - 1)];
-        n_right / (n + 1.0)
+        let mut p = 0.0;
+        let mut n_below = 0.0;
+        for own in &self.classes[..=class.min(N_CLASSES - 1)] {
+            let n_borrowed = f64::min(n_below, MAX_BORROWED);
+            p = (own.n_right + n_borrowed * p) / (own.n + n_borrowed.max(1.0));
+            n_below += own.n;
+        }
+        p
     }
 }
 
@@ -72,5 +83,21 @@ mod tests {
         (0..40).for_each(|_| acceptance.record(1, 8, 8));
         (0..40).for_each(|_| acceptance.record(1, 0, 8));
         assert!(acceptance.probability(1) < 0.3);
+    }
+
+    #[test]
+    fn a_class_is_as_right_as_those_below_until_it_is_counted_itself() {
+        let mut acceptance = Acceptance::default();
+        acceptance.record(0, 6, 6);
+        let below = acceptance.probability(0);
+        assert!((acceptance.probability(3) - below).abs() < 1e-12);
+        (0..4).for_each(|_| acceptance.record(2, 0, 8));
+        assert!(acceptance.probability(2) < 0.5 * below);
+        (0..9).for_each(|_| acceptance.record(2, 8, 8));
+        assert!(acceptance.probability(2) > 0.9);
+        assert!(
+            (acceptance.probability(0) - below).abs() < 1e-12,
+            "not from above"
+        );
     }
 }

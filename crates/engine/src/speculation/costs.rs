@@ -2,11 +2,13 @@
 //! speculation has lost.
 //!
 //! Knows no clock: all times come from outside. The one idea: nothing is measured on purpose. Times
-//! are those of steps that had to be made, and where there are none yet a careful guess takes their
-//! place.
+//! are those of steps that had to be made. Where there are none yet, the ratios of an earlier run
+//! take their place ([`StepRatios`]), or a careful guess.
+
+use super::StepRatios;
 
 /// Rows of the largest batch whose time is kept.
-const MAX_ROWS: usize = 64;
+pub(super) const MAX_ROWS: usize = 64;
 /// Weight of a new time in the moving average.
 const NEW: f64 = 0.25;
 /// A guess of what a further row costs, in times of one row; measured: 0.2 to 0.5 for the second,
@@ -22,6 +24,9 @@ const SHORT_LOSS: f64 = 0.03;
 const FIRST_LOSS: f64 = 2.0;
 /// Share of all seconds that gains may be credited with, against later losses.
 const MAX_CREDIT: f64 = 0.05;
+/// Times of a number of rows before a later run is told their average.
+#[cfg(feature = "cache")]
+const MIN_TIMES: u64 = 3;
 /// Times of plain steps before the first draft is evaluated: the first step warms caches up.
 const MIN_PLAIN: u64 = 3;
 
@@ -58,6 +63,8 @@ pub(crate) struct StepTime {
 pub(crate) struct StepCosts {
     /// By rows, from 0.
     times: Vec<Average>,
+    /// Those of earlier runs, if they were asked for.
+    earlier: Option<StepRatios>,
     n_steps: u64,
     n_plain: u64,
     /// Seconds lost; below 0 they are a credit.
@@ -69,6 +76,8 @@ pub(crate) struct StepCosts {
 #[derive(Clone, Copy, Debug, Default)]
 struct Average {
     seconds: f64,
+    /// Times in it.
+    n: u64,
     /// Number of the step with the last time; 0: there is none.
     last: u64,
 }
@@ -77,11 +86,45 @@ impl StepCosts {
     pub(crate) fn new() -> Self {
         Self {
             times: vec![Average::default(); MAX_ROWS + 1],
+            earlier: None,
             n_steps: 0,
             n_plain: 0,
             lost: 0.0,
             total: 0.0,
         }
+    }
+
+    /// Those of another text on the same executor, which has recorded no step.
+    pub(crate) fn of_fork(&self) -> Self {
+        Self {
+            earlier: self.earlier.clone(),
+            ..Self::new()
+        }
+    }
+
+    /// Whether the times of earlier runs are known.
+    #[cfg(feature = "cache")]
+    pub(crate) fn has_earlier(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// Takes times of earlier runs in place of guesses.
+    #[cfg(feature = "cache")]
+    pub(crate) fn take_earlier(&mut self, ratios: StepRatios) {
+        self.earlier = Some(ratios);
+    }
+
+    /// The ratios that a later run begins with; `None` if this one has learned none.
+    #[cfg(feature = "cache")]
+    pub(crate) fn ratios(&self) -> Option<StepRatios> {
+        let one = self.known(1)?;
+        let measured = |n: usize| {
+            let is_enough = self.times.get(n).is_some_and(|time| time.n >= MIN_TIMES);
+            self.known(n).filter(|_| is_enough).map(|time| time / one)
+        };
+        let has_any = (2..=MAX_ROWS).any(|n| measured(n).is_some());
+        let earlier = self.earlier.clone().unwrap_or_default();
+        has_any.then(|| earlier.followed_by(measured))
     }
 
     /// Records a step.
@@ -109,17 +152,17 @@ impl StepCosts {
     }
 
     /// Rows of the largest batch that is tried, if `n` rows are the smallest: twice as many as were
-    /// measured, so that the first trials are cheap.
+    /// measured, in this run or an earlier one, so that the first trials are cheap.
     pub(super) fn max_trial(&self, n: usize) -> usize {
-        let measured = (n..=MAX_ROWS).rev().find(|&n| self.known(n).is_some());
+        let measured = (n..=MAX_ROWS).rev().find(|&n| self.at(n).is_some());
         2 * measured.unwrap_or(n)
     }
 
     /// Seconds of a step of `n` rows: measured, or between the measured neighbours, or guessed from
     /// one; `None` before any step.
     pub(super) fn seconds(&self, n: usize) -> Option<f64> {
-        let known = |n: &usize| self.known(*n).is_some();
-        let at = |n: usize| self.known(n).unwrap_or_default();
+        let known = |n: &usize| self.at(*n).is_some();
+        let at = |n: usize| self.at(n).unwrap_or_default();
         let below = (1..=n.min(MAX_ROWS)).rev().find(known);
         let above = (n..=MAX_ROWS).find(known);
         match (below, above) {
@@ -137,9 +180,17 @@ impl StepCosts {
         }
     }
 
+    /// The time of `n` rows in this run, or by their ratio in an earlier one.
+    fn at(&self, n: usize) -> Option<f64> {
+        self.known(n).or_else(|| {
+            let ratio = self.earlier.as_ref()?.get(n)?;
+            Some(self.known(1)? * ratio)
+        })
+    }
+
     /// The average time of `n` rows, unless it is old.
     fn known(&self, n: usize) -> Option<f64> {
-        let Average { seconds, last } = *self.times.get(n)?;
+        let Average { seconds, last, .. } = *self.times.get(n)?;
         (last > 0 && last + FORGET >= self.n_steps).then_some(seconds)
     }
 }
@@ -151,6 +202,7 @@ impl Average {
             _ => self.seconds + NEW * (seconds - self.seconds),
         };
         self.last = n_steps;
+        self.n += 1;
     }
 }
 
@@ -181,6 +233,32 @@ mod tests {
         // An old time is forgotten, the guess is back.
         (0..=FORGET).for_each(|_| costs.record(&step(0, 1.0, 2.0)));
         assert_eq!(costs.seconds(5), Some(4.0));
+    }
+
+    #[test]
+    #[cfg(feature = "cache")]
+    fn a_later_run_begins_with_the_ratios_of_an_earlier_one() {
+        let mut first = StepCosts::new();
+        (0..3).for_each(|_| first.record(&step(0, 1.0, 2.0)));
+        assert_eq!(first.ratios(), None, "one row says nothing of others");
+        (0..3).for_each(|_| first.record(&step(4, 5.0, 3.0)));
+        first.record(&step(7, 8.0, 90.0));
+        let mut second = StepCosts::new();
+        second.take_earlier(first.ratios().unwrap());
+        assert_eq!(second.seconds(5), None, "the time of one row is unknown");
+        second.record(&step(0, 1.0, 1.0));
+        assert_eq!(second.seconds(5), Some(1.5));
+        assert_eq!(second.max_trial(1), 10);
+        assert_eq!(
+            second.of_fork().max_trial(1),
+            2,
+            "it has no time of one row"
+        );
+        // One time of eight rows was not enough.
+        assert!(second.seconds(8).unwrap() < 3.0);
+        // A measurement counts more.
+        second.record(&step(4, 5.0, 2.5));
+        assert_eq!(second.seconds(5), Some(2.5));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod draft_model;
 mod head_state;
 mod hidden;
 mod ngram;
+mod ratios;
 mod speculator;
 
 use std::{fmt, sync::Arc};
@@ -24,6 +25,7 @@ pub use draft_head::{DraftHead, HeadFile};
 pub use draft_model::DraftModel;
 pub use hidden::{HiddenSink, TappedRows};
 pub use ngram::{EarlierAnswers, Ngram};
+pub use ratios::StepRatios;
 
 pub(crate) use costs::{BatchRows, StepCosts, StepTime};
 pub(crate) use speculator::{DraftRoom, Speculator};

@@ -32,6 +32,8 @@ pub(crate) struct Speculator {
     n_vocab: usize,
     acceptance: Acceptance,
     draft: Draft,
+    /// For each token of the draft, whether plain decoding selects it.
+    are_choices: Vec<bool>,
     shadow: Option<Shadow>,
     /// The draft that is judged next.
     evaluated: Evaluated,
@@ -45,19 +47,27 @@ pub(crate) struct Speculator {
 }
 
 /// A draft that is evaluated and not judged yet.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Evaluated {
     class: usize,
-    /// Its tokens.
-    n: usize,
+    /// For each token, whether plain decoding selects it.
+    are_choices: Vec<bool>,
 }
 
 /// A draft that is compared with the text.
 struct Shadow {
     draft: Draft,
+    /// For each token, whether plain decoding selects it.
+    are_choices: Vec<bool>,
     /// Its place in the text.
     at: usize,
+    /// Its first tokens, which are counted.
+    n_counted: usize,
 }
+
+/// Fits tokens of a draft to the constraint of their text, up to so many, and returns for each
+/// whether plain decoding selects it: it does not where the constraint forces it.
+pub(crate) type FitDraft<'a> = dyn Fn(&mut Vec<u32>, usize) -> Vec<bool> + 'a;
 
 /// The batch that a draft joins.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +91,7 @@ impl Speculator {
             n_vocab: engine.spec().n_vocab,
             acceptance: Acceptance::default(),
             draft: Draft::default(),
+            are_choices: Vec::new(),
             shadow: None,
             evaluated: Evaluated::default(),
             ahead: VecDeque::new(),
@@ -122,14 +133,21 @@ impl Speculator {
     }
 
     /// The draft to evaluate behind `tokens`, all of the text; mostly empty.
-    pub(crate) fn propose(&mut self, tokens: &[u32], room: DraftRoom, costs: &StepCosts) -> &[u32] {
+    pub(crate) fn propose(
+        &mut self,
+        tokens: &[u32],
+        room: DraftRoom,
+        costs: &StepCosts,
+        fit: &FitDraft<'_>,
+    ) -> &[u32] {
         self.draft.clear();
+        self.are_choices.clear();
         self.ahead.clear();
         self.draft_seconds = 0.0;
         self.compare_shadow(tokens);
         let n_max = room.n_max.min(self.n_max);
         if self.stats.off.is_none() && n_max > 0 && self.wants_draft(room, costs) {
-            self.ask(tokens, n_max);
+            self.ask(tokens, n_max, fit);
             let n = self.n_paying(room, costs);
             if n == 0 {
                 self.keep_shadow(tokens.len());
@@ -137,11 +155,10 @@ impl Speculator {
                 self.shadow = None;
             }
             self.draft.tokens.truncate(n);
+            self.are_choices.truncate(n);
         }
-        self.evaluated = Evaluated {
-            class: self.draft.class,
-            n: self.draft.tokens.len(),
-        };
+        self.evaluated.class = self.draft.class;
+        self.evaluated.are_choices.clone_from(&self.are_choices);
         &self.draft.tokens
     }
 
@@ -166,11 +183,12 @@ impl Speculator {
             draft.clear();
             self.turn_off(SpeculationOff::Failed);
         }
-        self.keep_known(&mut draft, n_max);
-        let Draft { tokens, class } = draft;
+        let Draft { mut tokens, class } = draft;
+        tokens.truncate(self.n_known(&tokens, n_max));
         if !tokens.is_empty() {
-            let n = tokens.len();
-            self.ahead.push_back(Evaluated { class, n });
+            // Those that a constraint forces are not told apart.
+            let are_choices = vec![true; tokens.len()];
+            self.ahead.push_back(Evaluated { class, are_choices });
         }
         tokens
     }
@@ -180,7 +198,7 @@ impl Speculator {
         let waiting = std::iter::once(&self.evaluated).chain(&self.ahead);
         let right = |draft: &Evaluated| {
             let p = self.acceptance.probability(draft.class);
-            p.powi(draft.n as i32)
+            p.powi(n_choices(&draft.are_choices) as i32)
         };
         let p: f64 = waiting.map(right).product();
         self.policy == SpeculationPolicy::Always || costs.allows() && p >= MIN_AHEAD
@@ -198,9 +216,17 @@ impl Speculator {
         self.stats.n_steps += 1;
         self.stats.n_drafted += n;
         self.stats.n_accepted += n_accepted;
+        let Evaluated { class, are_choices } = std::mem::take(&mut self.evaluated);
+        self.count(class, &are_choices[..n.min(are_choices.len())], n_accepted);
+    }
+
+    /// Counts a draft of a class whose first `n_right` tokens were right. Those that a constraint
+    /// forces say nothing about the drafter.
+    fn count(&mut self, class: usize, are_choices: &[bool], n_right: usize) {
+        let n = n_choices(are_choices);
+        let n_right = n_choices(&are_choices[..n_right.min(are_choices.len())]);
         if n > 0 {
-            let class = self.evaluated.class;
-            self.acceptance.record(class, n_accepted, n);
+            self.acceptance.record(class, n_right, n);
         }
     }
 
@@ -209,32 +235,30 @@ impl Speculator {
         self.drafter.end(tokens, n_prompt);
     }
 
-    /// Asks the drafter for `n_max` tokens.
-    fn ask(&mut self, tokens: &[u32], n_max: usize) {
+    /// Asks the drafter for `n_max` tokens, and fits them to the constraint.
+    fn ask(&mut self, tokens: &[u32], n_max: usize, fit: &FitDraft<'_>) {
         let begun = match std::mem::replace(&mut self.has_begun, true) {
             true => Ok(()),
             false => self.drafter.begin(tokens),
         };
         let start = Instant::now();
         let drafted = begun.and_then(|()| self.drafter.draft(tokens, n_max, &mut self.draft));
-        self.draft_seconds = start.elapsed().as_secs_f64();
         if drafted.is_err() {
             self.draft.clear();
             self.turn_off(SpeculationOff::Failed);
         }
-        let mut draft = std::mem::take(&mut self.draft);
-        let n_known = self.keep_known(&mut draft, n_max);
-        self.draft = draft;
-        let seconds = self.draft_seconds / n_known.max(1) as f64;
+        let n = self.n_known(&self.draft.tokens, n_max);
+        self.draft.tokens.truncate(n);
+        self.are_choices = fit(&mut self.draft.tokens, n_max);
+        self.draft_seconds = start.elapsed().as_secs_f64();
+        let seconds = self.draft_seconds / self.are_choices.len().max(1) as f64;
         self.token_seconds += NEW * (seconds - self.token_seconds);
     }
 
-    /// Ends a draft before a token that the model does not have, and returns its length.
-    fn keep_known(&self, draft: &mut Draft, n_max: usize) -> usize {
+    /// Tokens of a draft, up to `n_max`, in front of one that the model does not have.
+    fn n_known(&self, draft: &[u32], n_max: usize) -> usize {
         let is_known = |id: &&u32| (**id as usize) < self.n_vocab;
-        let n = draft.tokens.iter().take(n_max).take_while(is_known).count();
-        draft.tokens.truncate(n);
-        n
+        draft.iter().take(n_max).take_while(is_known).count()
     }
 
     /// Whether the drafter is asked at this step.
@@ -243,21 +267,30 @@ impl Speculator {
             return true;
         }
         let is_trial = self.stats.n_steps % TRIAL_PERIOD < TRIAL_STEPS;
-        let pays = || self.best(0, self.n_max.min(room.n_max), room, costs) > 0;
+        let all = &[true; MAX_DRAFT][..self.n_max.min(room.n_max)];
+        let pays = || self.best(0, all, room, costs) > 0;
         costs.allows() && (self.drafter.is_cheap() || is_trial || pays())
     }
 
     /// Tokens of the draft that are worth a row each.
     fn n_paying(&self, room: DraftRoom, costs: &StepCosts) -> usize {
-        let n = self.draft.tokens.len();
         match self.policy {
-            SpeculationPolicy::Always => n,
-            SpeculationPolicy::WherePays => self.best(self.draft.class, n, room, costs),
+            SpeculationPolicy::Always => self.draft.tokens.len(),
+            SpeculationPolicy::WherePays => {
+                self.best(self.draft.class, &self.are_choices, room, costs)
+            }
         }
     }
 
-    /// The best length of a draft of a class, up to `n_max`; 0 if none gains enough.
-    fn best(&self, class: usize, n_max: usize, room: DraftRoom, costs: &StepCosts) -> usize {
+    /// The best length of a draft of a class, up to all of its tokens; 0 if none gains enough. Of
+    /// these, `are_choices` take a step of plain decoding each.
+    fn best(
+        &self,
+        class: usize,
+        are_choices: &[bool],
+        room: DraftRoom,
+        costs: &StepCosts,
+    ) -> usize {
         let p = self.acceptance.probability(class);
         let n_rows = room.rows.n();
         let Some(before) = costs.seconds(n_rows) else {
@@ -266,12 +299,12 @@ impl Speculator {
         let n_texts = room.n_texts as f64;
         let gain = |k: usize| {
             let seconds = costs.seconds(n_rows + k).unwrap_or(f64::INFINITY);
-            let n_tokens = n_texts - 1.0 + tokens_per_step(p, k);
+            let n_steps = n_texts - 1.0 + tokens_per_step(p, n_choices(&are_choices[..k]));
             let seconds = seconds + k as f64 * self.token_seconds;
-            n_tokens / n_texts * before / seconds
+            n_steps / n_texts * before / seconds
         };
-        let n_max = n_max.min(costs.max_trial(n_rows).saturating_sub(n_rows));
-        (1..=n_max)
+        let n_trial = costs.max_trial(n_rows).saturating_sub(n_rows);
+        (1..=are_choices.len().min(n_trial))
             .filter(|&k| gain(k) >= MIN_GAIN)
             .max_by(|&a, &b| gain(a).total_cmp(&gain(b)))
             .unwrap_or(0)
@@ -280,29 +313,43 @@ impl Speculator {
     /// Keeps the draft, for position `at`, to compare it with the text.
     fn keep_shadow(&mut self, at: usize) {
         if self.shadow.is_none() && !self.draft.tokens.is_empty() {
-            let draft = self.draft.clone();
-            self.shadow = Some(Shadow { draft, at });
+            self.shadow = Some(Shadow {
+                draft: self.draft.clone(),
+                are_choices: self.are_choices.clone(),
+                at,
+                n_counted: 0,
+            });
         }
     }
 
-    /// Compares the shadow with the text, and counts it once that has gone past it.
+    /// Compares the shadow with the text, and counts the tokens that the text has reached.
     fn compare_shadow(&mut self, tokens: &[u32]) {
-        let Some(Shadow { draft, at }) = self.shadow.take() else {
+        let Some(mut shadow) = self.shadow.take() else {
             return;
         };
         // A text that was rolled back to before it says nothing.
-        let Some(text) = tokens.get(at..) else {
+        let Some(text) = tokens.get(shadow.at..) else {
             return;
         };
-        let pairs = draft.tokens.iter().zip(text);
+        let drafted = &shadow.draft.tokens;
+        let pairs = drafted.iter().zip(text);
         let n_right = pairs.take_while(|(a, b)| a == b).count();
-        if n_right == text.len() && n_right < draft.tokens.len() {
-            self.shadow = Some(Shadow { draft, at });
-        } else {
-            let n = draft.tokens.len();
-            self.acceptance.record(draft.class, n_right, n);
+        let is_open = n_right == text.len() && n_right < drafted.len();
+        let end = if is_open { n_right } else { drafted.len() };
+        // A text that was rolled back into the shadow says nothing new.
+        let new = shadow.n_counted.min(end)..end;
+        let n_new_right = n_right.saturating_sub(new.start);
+        self.count(shadow.draft.class, &shadow.are_choices[new], n_new_right);
+        if is_open {
+            shadow.n_counted = n_right;
+            self.shadow = Some(shadow);
         }
     }
+}
+
+/// The tokens of a draft that plain decoding selects.
+fn n_choices(are_choices: &[bool]) -> usize {
+    are_choices.iter().filter(|&&is_choice| is_choice).count()
 }
 
 #[cfg(test)]
@@ -331,6 +378,7 @@ mod tests {
             n_vocab: 2,
             acceptance: Acceptance::default(),
             draft: Draft::default(),
+            are_choices: Vec::new(),
             shadow: None,
             evaluated: Evaluated::default(),
             ahead: VecDeque::new(),
@@ -338,6 +386,11 @@ mod tests {
             token_seconds: 0.0,
             stats: SpeculationStats::default(),
         }
+    }
+
+    /// No constraint: every token is a choice.
+    fn free() -> impl Fn(&mut Vec<u32>, usize) -> Vec<bool> {
+        |draft, _| vec![true; draft.len()]
     }
 
     /// Writes a text of ones, where a step of n rows takes 1 + `per_row` (n - 1) seconds. Returns
@@ -356,7 +409,7 @@ mod tests {
                 n_texts: 1,
                 n_max: 8,
             };
-            let draft = speculator.propose(&text, room, &costs);
+            let draft = speculator.propose(&text, room, &costs, &free());
             let n = draft.len();
             let n_right = draft.iter().take_while(|&&id| id == 1).count();
             speculator.judged(n_right, n);
@@ -386,6 +439,25 @@ mod tests {
         assert!(spent < 510.0, "{spent}");
     }
 
+    /// Drafts of right tokens, surer the more of them the text has.
+    struct Surer;
+
+    impl Drafter for Surer {
+        fn draft(&mut self, tokens: &[u32], n: usize, draft: &mut Draft) -> Result<(), Error> {
+            draft.tokens.resize(n, 1);
+            draft.class = tokens.len() / 8;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_copy_is_drafted_after_a_few_tokens_however_sure_it_becomes() {
+        let mut speculator = speculator(|_| true);
+        speculator.drafter = Box::new(Surer);
+        let spent = seconds(&mut speculator, 60, 0.1);
+        assert!(spent < 22.0, "{spent}");
+    }
+
     #[test]
     fn wrong_drafts_are_never_evaluated() {
         let mut wrong = speculator(|_| false);
@@ -409,6 +481,34 @@ mod tests {
     }
 
     #[test]
+    fn tokens_that_a_constraint_forces_are_no_gain() {
+        let mut costs = StepCosts::new();
+        let rows = BatchRows {
+            n_plain: 1,
+            n_draft: 0,
+        };
+        let plain = StepTime {
+            rows,
+            n_plain_steps: 1.0,
+            seconds: 1.0,
+            draft_seconds: 0.0,
+        };
+        (0..4).for_each(|_| costs.record(&plain));
+        let room = DraftRoom {
+            rows,
+            n_texts: 1,
+            n_max: 8,
+        };
+        for (is_choice, n_expected) in [(true, 1), (false, 0)] {
+            let mut speculator = speculator(|_| true);
+            speculator.acceptance.record(0, 30, 30);
+            let fit = |draft: &mut Vec<u32>, _| vec![is_choice; draft.len()];
+            let draft = speculator.propose(&[1; 4], room, &costs, &fit);
+            assert_eq!(draft.len(), n_expected);
+        }
+    }
+
+    #[test]
     fn a_token_that_the_model_does_not_have_ends_a_draft() {
         let mut speculator = speculator(|_| true);
         speculator.n_vocab = 1;
@@ -421,6 +521,7 @@ mod tests {
             n_texts: 1,
             n_max: 8,
         };
-        assert!(speculator.propose(&[1], room, &StepCosts::new()).is_empty());
+        let costs = StepCosts::new();
+        assert!(speculator.propose(&[1], room, &costs, &free()).is_empty());
     }
 }

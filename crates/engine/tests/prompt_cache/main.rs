@@ -2,8 +2,10 @@
 //! everything itself.
 #![cfg(feature = "cache")]
 
+mod costs;
 mod experts;
 mod files;
 mod restore;
 mod sessions;
 mod support;
+mod suspend;

@@ -64,13 +64,14 @@ impl RopeTables {
         }
     }
 
-    /// The rotation by `-n` positions, the same for keys at any position.
-    pub(crate) fn shift_back(&self, n: usize) -> KeyShift<'_> {
+    /// The rotation from position `from` to position `to`, the same for all keys that move as far.
+    pub(crate) fn shift(&self, from: usize, to: usize) -> KeyShift<'_> {
+        let distance = to as f64 - from as f64;
         let row = |table: &Table| {
             let angles = table
                 .inv_freq
                 .iter()
-                .map(|inv_freq| sin_cos(-(n as f64) * inv_freq));
+                .map(|inv_freq| sin_cos(distance * inv_freq));
             angles
                 .flat_map(|(sin, cos)| [cos as f32, sin as f32])
                 .collect()

@@ -27,10 +27,16 @@ impl Arena {
 
     /// Copies these bytes of a block to the same place of another.
     pub(super) fn copy(&mut self, from: u32, to: u32, bytes: Range<usize>) {
+        let at = bytes.start;
+        self.copy_to(from, bytes, to, at);
+    }
+
+    /// Copies these bytes of a block to those of another from byte `at` on.
+    pub(super) fn copy_to(&mut self, from: u32, bytes: Range<usize>, to: u32, at: usize) {
         let start = from as usize * self.block_bytes;
         self.bytes.copy_within(
             start + bytes.start..start + bytes.end,
-            to as usize * self.block_bytes + bytes.start,
+            to as usize * self.block_bytes + at,
         );
     }
 

@@ -23,6 +23,7 @@ mod arena;
 mod cache;
 mod coverage;
 mod fill;
+mod moved;
 mod plan;
 mod shift;
 mod state;

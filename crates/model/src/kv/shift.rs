@@ -46,7 +46,7 @@ impl Cache {
 }
 
 /// Rotates the keys of a layer at these positions, whose blocks are not shared.
-fn rotate_keys(
+pub(super) fn rotate_keys(
     arena: &mut Arena,
     blocks: &[u32],
     place: &KvPlace,

@@ -131,6 +131,22 @@ impl Group {
         is_whole_text && table.from <= self.first_needed(len)
     }
 
+    /// Whether the position behind `positions` sees none of them that is missing.
+    pub(super) fn holds(&self, table: &Table, positions: &Range<usize>) -> bool {
+        table.from <= positions.start.max(self.first_needed(positions.end))
+    }
+
+    /// Whether sequences keep all of their positions.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.retention == Retention::All
+    }
+
+    /// Appends blocks of another sequence, which both share then.
+    pub(super) fn append_shared(&mut self, table: &mut Table, blocks: &[u32]) {
+        blocks.iter().for_each(|&block| self.blocks.share(block));
+        table.blocks.extend_from_slice(blocks);
+    }
+
     /// Whether [`extend`](Self::extend) has the blocks that it needs for `n` positions from `len`
     /// on.
     pub(super) fn has_room(&self, table: &Table, len: usize, n: usize) -> bool {

@@ -266,6 +266,19 @@ impl SeqTable {
         Ok(tables.all(|table| table.from() <= first))
     }
 
+    /// Whether a copy of these positions of a sequence can be continued behind another text: each
+    /// group has what the position behind them sees of them.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn may_move(&self, id: SeqId, positions: &Range<usize>) -> Result<bool, Error> {
+        let seq = self.seq(id)?;
+        let is_there = positions.start <= positions.end && positions.end <= seq.len;
+        let mut groups = self.groups.iter().zip(&seq.tables);
+        let has_windows = groups.all(|(group, table)| group.holds(table, positions));
+        Ok(is_there && has_windows && self.state_group.is_none())
+    }
+
     /// The sequence in a slot, if there is one.
     pub fn id_at(&self, index: u32) -> Option<SeqId> {
         let slot = self.slots.get(index as usize)?;
@@ -520,6 +533,31 @@ impl SeqTable {
             (len..len + n).for_each(|len| group.extend(table, len, copies));
         }
         seq.len += n;
+        Ok(())
+    }
+
+    /// Whether positions of a sequence can be appended to another one at the same positions by
+    /// [`append_shared`](Self::append_shared): each keeps all of them.
+    pub fn may_share(&self) -> bool {
+        self.state_group.is_none() && self.groups.iter().all(Group::keeps_all)
+    }
+
+    /// Appends the positions of the sequence `from` up to `end` to the sequence `to`, whose length
+    /// is a multiple of [`BLOCK_LEN`], so that they share the blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn append_shared(&mut self, from: SeqId, end: usize, to: SeqId) -> Result<(), Error> {
+        let first = self.seq(to)?.len / BLOCK_LEN;
+        let end = end.min(self.seq(from)?.len);
+        let blocks = |table: &Table| table.blocks()[first..end.div_ceil(BLOCK_LEN)].to_vec();
+        let tables = self.seq(from)?.tables.iter().map(blocks);
+        let tables: Vec<Vec<u32>> = tables.collect();
+        let SeqParts { seq, groups, .. } = self.parts(to)?;
+        for ((group, table), blocks) in groups.iter_mut().zip(&mut seq.tables).zip(&tables) {
+            group.append_shared(table, blocks);
+        }
+        seq.len = end;
         Ok(())
     }
 

@@ -11,7 +11,8 @@
 //! others: those at multiples of [`CHECKPOINT_LEN`], wherever batches end,
 //! and those that rows ask for ([`Row::is_checkpoint`](crate::Row::is_checkpoint)). Beyond the
 //! limit the checkpoint whose neighbours are closest to each other is dropped, so that the others
-//! are spread over the text.
+//! are spread over the text: first those that no row asked for, and of the others neither the first
+//! (the end of a system prompt) nor the last.
 
 use super::{SeqSize, blocks::Blocks};
 
@@ -247,12 +248,14 @@ impl StateGroup {
         if others().count() <= self.n_checkpoints {
             return None;
         }
-        let newest_asked = others().rfind(|&i| list[i].is_asked);
-        let spared = newest_asked.filter(|_| self.n_checkpoints > 0);
-        let gap = |i: usize| list[i + 1].pos - i.checked_sub(1).map_or(0, |i| list[i].pos);
-        others()
-            .filter(|&i| Some(i) != spared)
-            .min_by_key(|&i| gap(i))
+        let gap = |i: &usize| list[i + 1].pos - i.checked_sub(1).map_or(0, |i| list[i].pos);
+        let asked = || others().filter(|&i| list[i].is_asked);
+        let newest = asked().next_back().filter(|_| self.n_checkpoints > 0);
+        let oldest = asked().next().filter(|_| self.n_checkpoints > 2);
+        let spared = [oldest, newest];
+        let multiples = others().filter(|&i| !list[i].is_asked);
+        let asked = asked().filter(|&i| !spared.contains(&Some(i)));
+        multiples.min_by_key(gap).or_else(|| asked.min_by_key(gap))
     }
 
     /// Drops the states behind `len` positions.
@@ -365,14 +368,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_state_that_was_asked_for_outlives_others() {
+    fn the_first_and_the_last_state_that_were_asked_for_outlive_others() {
         let mut group = StateGroup::new(&SIZE);
         let mut states = group.new_states();
         group.advance(&mut states, 0, 700, [99, 698].into_iter());
         (700..900).for_each(|pos| group.advance(&mut states, pos, pos + 1, [].into_iter()));
         assert_eq!(states.nearest(698), 698);
         let kept: Vec<usize> = states.list.iter().map(|c| c.pos).collect();
-        assert_eq!(kept, [256, 512, 698, 898, 899, 900]);
+        assert_eq!(kept, [99, 512, 698, 898, 899, 900]);
     }
 
     #[test]

@@ -267,7 +267,8 @@ fn field(setting: Setting) -> &'static str {
         | Setting::PreTokenizer
         | Setting::ApiKey
         | Setting::Insecure
-        | Setting::AllowOrigin => setting.words(),
+        | Setting::AllowOrigin
+        | Setting::AllowHost => setting.words(),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod adapters;
 pub(crate) mod answer;
 pub(crate) mod body;
+pub(crate) mod cache_reuse;
 pub(crate) mod error;
 pub(crate) mod format;
 pub(crate) mod logprobs;

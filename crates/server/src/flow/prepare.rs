@@ -43,6 +43,28 @@ impl Prepared {
         Self { jobs, ..self }
     }
 
+    /// Allows parts of cached prompts of so many tokens to be moved; `None`: all answers are exact.
+    pub(crate) fn with_cache_reuse(self, n_min: Option<usize>) -> Self {
+        let Some(n_min) = n_min else { return self };
+        let jobs = self.jobs.into_iter();
+        let jobs = jobs.map(|job| job.with_cache_reuse(n_min)).collect();
+        Self { jobs, ..self }
+    }
+
+    /// Keeps the state behind so many tokens of all prompts, if models want to.
+    fn with_border(self, border: Option<usize>) -> Self {
+        let Some(n) = border else { return self };
+        let jobs = self.jobs.into_iter();
+        let jobs = jobs.map(|job| job.with_border(n)).collect();
+        Self { jobs, ..self }
+    }
+
+    /// Whether vectors or scores are wanted instead of texts.
+    pub(crate) fn is_embedding(&self) -> bool {
+        let mut parsers = self.parsers.iter();
+        parsers.any(|parser| matches!(parser, AnswerParser::Embedding(_)))
+    }
+
     pub(crate) fn with_priority(self, priority: u8) -> Self {
         let jobs = self
             .jobs
@@ -155,13 +177,32 @@ pub(crate) fn answers(
     warnings: &Warnings,
 ) -> Result<Prepared, ApiError> {
     let chat = render(model, input, options, warnings)?;
+    let border = tools_border(model, input, options, &chat.prompt.ids);
     let options = options.clone().with_rules(chat.rules);
     let jobs = jobs(model, &chat.prompt.ids, &options, n)
         .map_err(|error| model.engine.blame_tool(error, input.tools))?;
     let parsers = (0..n)
         .map(|_| message_parser(&chat.parser, input))
         .collect();
-    Ok(Prepared { jobs, parsers })
+    Ok(Prepared { jobs, parsers }.with_border(border))
+}
+
+/// The tokens of a prompt in front of its tools, where one with other tools parts from it. Only for
+/// models with recurrent layers, since the prompt is rendered once more without tools.
+fn tools_border(
+    model: &Model,
+    input: &ChatInput<'_>,
+    options: &GenerateOptions,
+    ids: &[u32],
+) -> Option<usize> {
+    input.tools.filter(|_| model.engine.spec().is_recurrent())?;
+    let without = ChatInput {
+        tools: None,
+        ..*input
+    };
+    let other = render(model, &without, options, &Warnings::default()).ok()?;
+    let pairs = ids.iter().zip(&other.prompt.ids);
+    Some(pairs.take_while(|(a, b)| a == b).count())
 }
 
 /// Puts `before` in front of `ids`, so that the joined prompt has one BOS token, at its start.

@@ -12,6 +12,7 @@ use super::{
     adapters::AdapterFields,
     answer::Answers,
     body::{self, Accepted, BodyFields, Incoming},
+    cache_reuse::CacheReuseFields,
     error::ApiError,
     prepare::Prepared,
     warnings::Warnings,
@@ -97,6 +98,7 @@ impl<F: PathFields> ApiRequest for PathRequest<F> {
 pub(crate) struct ReceivedRequest<R> {
     pub(crate) request: R,
     adapters: AdapterFields,
+    cache_reuse: CacheReuseFields,
     warnings: Warnings,
     /// The key that it came with.
     key: Option<ClientKey>,
@@ -109,6 +111,7 @@ pub(crate) struct ReceivedRequest<R> {
 pub(crate) struct LoadedRequest<R> {
     request: R,
     adapters: AdapterFields,
+    cache_reuse: CacheReuseFields,
     /// The adapter in the name of the model.
     named: Option<usize>,
     warnings: Warnings,
@@ -134,10 +137,12 @@ impl<R: ApiRequest> ReceivedRequest<R> {
         let parse = move || {
             let mut fields = BodyFields::parse(&bytes)?;
             let adapters = fields.take()?;
+            let cache_reuse = fields.take()?;
             let request = R::read(fields, &warnings)?;
             Ok(Self {
                 request,
                 adapters,
+                cache_reuse,
                 warnings,
                 key,
                 permit,
@@ -167,6 +172,7 @@ impl<R: ApiRequest> ReceivedRequest<R> {
         Ok(LoadedRequest {
             request: self.request,
             adapters: self.adapters,
+            cache_reuse: self.cache_reuse,
             named,
             warnings: self.warnings,
             permit: self.permit,
@@ -206,6 +212,11 @@ impl<R: ApiRequest> ReceivedRequest<R> {
             let adapters = loaded.adapters.into_set(&loaded.model, loaded.named)?;
             let prepared = prepared.with_earlier_answers(earlier.as_ref());
             let prepared = prepared.with_adapters(adapters);
+            if loaded.cache_reuse.is_wanted() && prepared.is_embedding() {
+                loaded.warnings.add(NO_REUSE.to_owned());
+            }
+            let reuse = loaded.cache_reuse.into_least(&loaded.model)?;
+            let prepared = prepared.with_cache_reuse(reuse);
             Ok(((prepared, reply), loaded.model, loaded.permit))
         };
         let ((prepared, reply), model, permit) = on_blocking_thread(work).await?;
@@ -231,6 +242,9 @@ impl<R: ApiRequest> LoadedRequest<R> {
             let why = "lora changes nothing here: nothing is computed with weights";
             self.warnings.add(why.to_owned());
         }
+        if self.cache_reuse.is_wanted() {
+            self.warnings.add(NO_REUSE.to_owned());
+        }
         let work = move || {
             let _permit = self.permit;
             respond(&self.model, self.request, &self.warnings)
@@ -248,6 +262,9 @@ pub(crate) async fn submit<R: ApiRequest, T: Send + 'static>(
     let received = ReceivedRequest::read(app, incoming).await?;
     received.submit(app, prepare).await
 }
+
+/// The warning about a part of a cached prompt that is wanted where none is used.
+const NO_REUSE: &str = "n_cache_reuse changes nothing here: no text is written";
 
 /// The model that a request names, and an adapter of it.
 #[derive(Default)]

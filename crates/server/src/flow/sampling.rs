@@ -32,6 +32,9 @@ pub struct Defaults {
     pub variables: Map<String, Value>,
     /// Drafts; they change the time of an answer and nothing else.
     pub speculation: Option<Speculation>,
+    /// Least tokens of a part of a cached prompt that is moved to another position, which makes
+    /// answers approximate; 0: none is.
+    pub cache_reuse: usize,
 }
 
 impl Default for Defaults {
@@ -42,6 +45,7 @@ impl Default for Defaults {
             n_predict: None,
             stop: Vec::new(),
             variables: Map::new(),
+            cache_reuse: 0,
             speculation: None,
         }
     }

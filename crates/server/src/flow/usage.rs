@@ -11,6 +11,8 @@ pub(crate) struct Usage {
     pub(crate) n_prompt: usize,
     /// Tokens of the prompt whose keys and values were in the prefix cache.
     pub(crate) n_cached: usize,
+    /// Those whose state is approximate.
+    pub(crate) n_approximate: usize,
     pub(crate) n_generated: usize,
     /// Tokens of drafts that were evaluated.
     pub(crate) n_drafted: usize,
@@ -28,6 +30,7 @@ impl Usage {
         } else {
             self.n_cached.min(done.n_cached)
         };
+        self.n_approximate = self.n_approximate.max(done.n_approximate);
         self.n_generated += done.n_generated;
         let speculation = done.speculation.unwrap_or_default();
         self.n_drafted += speculation.n_drafted;
@@ -39,6 +42,7 @@ impl Usage {
         Self {
             n_prompt: self.n_prompt + other.n_prompt,
             n_cached: self.n_cached + other.n_cached,
+            n_approximate: self.n_approximate + other.n_approximate,
             n_generated: self.n_generated + other.n_generated,
             n_drafted: self.n_drafted + other.n_drafted,
             n_accepted: self.n_accepted + other.n_accepted,
@@ -52,6 +56,7 @@ pub(crate) fn timings(done: &Done) -> Value {
     let speculation = done.speculation.unwrap_or_default();
     json!({
         "cache_n": done.n_cached,
+        "cache_approximate_n": done.n_approximate,
         "prompt_n": n_prefilled,
         "prompt_ms": milliseconds(done.prefill_time),
         "prompt_per_token_ms": milliseconds_per_token(n_prefilled, done.prefill_time),

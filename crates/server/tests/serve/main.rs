@@ -5,6 +5,7 @@ mod adapter_file;
 mod adapters;
 mod anthropic;
 mod bodies;
+mod cache_reuse;
 mod cluster;
 mod embeddings;
 mod encoders;

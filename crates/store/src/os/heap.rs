@@ -9,3 +9,18 @@ pub fn give_back_memory() {
         libc::malloc_trim(0);
     }
 }
+
+/// Has the allocator return large buffers as soon as they are freed, for a process that runs for
+/// long. GNU's allocator otherwise keeps up to twice the largest buffer so far in each of its
+/// arenas, eight for each processor; with others nothing is done.
+pub fn return_large_buffers() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it sets a number of the allocator, which stops adjusting that itself.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
+}
+
+/// Bytes; the allocator's own first threshold.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: libc::c_int = 128 << 10;

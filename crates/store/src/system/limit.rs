@@ -1,9 +1,9 @@
 //! The most private memory that this process can have: memory and swap of the machine, or the limit
 //! of a control group if that is less, and never more than a process can address.
 //!
-//! Linux reports all of it in files. Elsewhere only the address space counts, since the standard
-//! library cannot ask those systems: an absurd context length is refused there too, and one that is
-//! merely too long for the machine is left to the system.
+//! Linux reports all of it in files, Windows, macOS and iOS by calls. On other systems only the
+//! address space counts: an absurd context length is refused there too, and one that is merely too
+//! long for the machine is left to the system.
 
 use std::{
     fs,
@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::usage::{Usage, kib};
+use crate::os::facts;
 
 /// Bytes that a process can address: 47 bits on the 64-bit processors of today, and half the range
 /// of a shorter pointer, which is the most that Rust allocates.
@@ -20,9 +21,40 @@ const ADDRESSABLE: u64 = if usize::BITS == 64 {
     isize::MAX as u64
 };
 
+/// The memory of a machine, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineMemory {
+    /// What all processes share.
+    pub memory: u64,
+    /// What swap or page files can take beyond it.
+    pub swap: u64,
+}
+
+impl MachineMemory {
+    /// Reads it; `None` if the system does not report it.
+    pub fn read() -> Option<Self> {
+        Self::below(Path::new("/")).or_else(facts::machine)
+    }
+
+    /// That of a system whose files are below `root`.
+    fn below(root: &Path) -> Option<Self> {
+        let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+        Some(Self {
+            memory: kib(&info, "MemTotal:")?,
+            swap: kib(&info, "SwapTotal:").unwrap_or(0),
+        })
+    }
+
+    fn sum(self) -> u64 {
+        self.memory.saturating_add(self.swap)
+    }
+}
+
 /// The most private memory that this process can have, bytes.
 pub fn memory_limit() -> u64 {
-    below(Path::new("/"))
+    let called = [facts::machine().map(MachineMemory::sum), facts::limit()];
+    let called = called.into_iter().flatten();
+    called.fold(below(Path::new("/")), u64::min)
 }
 
 /// Maps the directory of a control group and its limit to a number of bytes.
@@ -30,11 +62,14 @@ type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
 
 /// Bytes that this process can have without taking memory from others: those that the machine
 /// reports as available, or the rest of a control group's limit if that is less. In a control
-/// group, the private memory of this process beyond `kept` bytes counts as free. `None` if the
-/// system does not report it.
+/// group or a job of Windows, the private memory of this process beyond `kept` bytes counts as
+/// free. `None` if the system does not report it.
 pub fn memory_available(kept: u64) -> Option<u64> {
     let own = Usage::now().map_or(0, |usage| usage.private());
-    available(Path::new("/"), own.saturating_sub(kept))
+    available(Path::new("/"), own.saturating_sub(kept)).or_else(|| {
+        let left = facts::limit().map_or(u64::MAX, |limit| limit.saturating_sub(own.min(kept)));
+        Some(facts::available()?.min(left))
+    })
 }
 
 /// [`memory_available`] for a system whose files are below `root`; in a control group, `own` bytes
@@ -64,16 +99,11 @@ fn anonymous(directory: &Path) -> u64 {
 
 /// The limit of a system whose files are below `root`.
 fn below(root: &Path) -> u64 {
-    [machine(root), groups(root, &|_, limit| limit)]
+    let machine = MachineMemory::below(root).map(MachineMemory::sum);
+    [machine, groups(root, &|_, limit| limit)]
         .into_iter()
         .flatten()
         .fold(ADDRESSABLE, u64::min)
-}
-
-/// Memory and swap, bytes.
-fn machine(root: &Path) -> Option<u64> {
-    let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    Some(kib(&info, "MemTotal:")?.saturating_add(kib(&info, "SwapTotal:").unwrap_or(0)))
 }
 
 /// The smallest result of `measure` over the control groups of this process and their ancestors.

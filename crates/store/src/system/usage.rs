@@ -1,14 +1,17 @@
-//! The memory of this process as the system reports it: in `/proc` on Linux; elsewhere every figure
-//! is `None`.
+//! The memory of this process as the system reports it: in `/proc` on Linux, by calls on Windows
+//! and macOS; elsewhere every figure is `None`.
 //!
 //! It refuses to know what the memory is for; the budget does.
 
 use std::fs;
 
+use crate::os::facts;
+
 /// Memory of this process by kind, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Heap, stacks, private maps.
+    /// Heap, stacks, private maps. On Windows all that the system has promised, touched or not; on
+    /// macOS with compressed pages.
     pub rss_anon: u64,
     /// Pages of mapped files, which the kernel may drop at will.
     pub rss_file: u64,
@@ -21,7 +24,8 @@ pub struct Usage {
 impl Usage {
     /// Reads the current figures.
     pub fn now() -> Option<Self> {
-        Self::from_status(&fs::read_to_string("/proc/self/status").ok()?)
+        let status = fs::read_to_string("/proc/self/status").ok();
+        status.map_or_else(facts::usage, |status| Self::from_status(&status))
     }
 
     fn from_status(status: &str) -> Option<Self> {
@@ -39,14 +43,14 @@ impl Usage {
     }
 }
 
-/// Bytes that this process read from storage, page faults of mapped files included.
+/// Bytes that this process read from storage, page faults of mapped files included. On Windows all
+/// bytes that it read, from the cache and from sockets too, but not those of page faults.
 pub fn read_bytes() -> Option<u64> {
-    let io = fs::read_to_string("/proc/self/io").ok()?;
-    io.lines()
-        .find_map(|line| line.strip_prefix("read_bytes:"))?
-        .trim()
-        .parse()
-        .ok()
+    let io = fs::read_to_string("/proc/self/io").ok();
+    io.map_or_else(facts::read_bytes, |io| {
+        let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+        line?.trim().parse().ok()
+    })
 }
 
 /// The value of a line such as `VmHWM:    1234 kB`, bytes.

@@ -3,8 +3,8 @@
 use atta::{
     Engine,
     bench::{BenchCase, BenchReport, BenchRow},
+    system::processor_name,
 };
-use atta_cluster::measure::processor;
 
 use super::{BenchArgs, kind_name};
 use crate::{
@@ -43,7 +43,7 @@ fn facts(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Vec<(&'stat
     let version = env!("CARGO_PKG_VERSION");
     vec![
         ("atta", format!("{version}, {os} on {arch}")),
-        ("processor", processor()),
+        ("processor", processor_name()),
         ("kernels", engine.kernels().isa().to_owned()),
         ("memory reads", format!("{reads:.1} GB/s")),
         ("arithmetic", format!("{macs:.0} int8 GMAC/s")),

@@ -2,7 +2,10 @@
 
 use std::{fs, num::NonZeroUsize, path::Path, time::Duration};
 
-use atta::{Kernels, Pool, disk_rate, system};
+use atta::{
+    Kernels, Pool, disk_rate,
+    system::{self, MachineMemory},
+};
 use atta_cluster::measure::{self, NodeRates, ThreadRate};
 use serde_json::{Value, json};
 
@@ -54,10 +57,10 @@ impl Machine {
         let memory_rates = measure::memory_rates(kernels, n_threads);
         let best = ThreadRate::best(&memory_rates);
         let disk = file.and_then(|file| disk_rate(file, DISK_TIME).ok());
-        let memory = first_bytes("/proc/meminfo").unwrap_or_default();
+        let memory = MachineMemory::read();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
-            processor: measure::processor(),
+            processor: system::processor_name(),
             isas: Kernels::available(),
             n_cpus: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             n_threads: n_threads.get(),
@@ -70,8 +73,8 @@ impl Machine {
             memory_rates,
             memory_limit: system::memory_limit(),
             available: system::memory_available(0),
-            installed: kib(&memory, "MemTotal:"),
-            swap: kib(&memory, "SwapTotal:"),
+            installed: memory.map(|memory| memory.memory),
+            swap: memory.map(|memory| memory.swap),
             huge_pages: first_bytes("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| chosen(&text)),
             governor: first_bytes("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -187,13 +190,6 @@ fn first_bytes(path: &str) -> Option<String> {
     Some(text.chars().take(MAX_FILE).collect())
 }
 
-/// A figure of `/proc/meminfo`, bytes.
-fn kib(text: &str, key: &str) -> Option<u64> {
-    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-    let number: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    number.checked_mul(1024)
-}
-
 /// The word in brackets: the one of several values that is chosen.
 fn chosen(text: &str) -> Option<String> {
     let inner = text.split_once('[')?.1;
@@ -205,13 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_the_system_are_read_and_others_are_none() {
-        let text = "MemTotal:        16384 kB\nSwapTotal: x kB\n";
-        assert_eq!(kib(text, "MemTotal:"), Some(16 << 20));
-        assert_eq!(
-            (kib(text, "SwapTotal:"), kib(text, "MemFree:")),
-            (None, None)
-        );
+    fn a_chosen_word_stands_in_brackets() {
         assert_eq!(
             chosen("always [madvise] never\n").as_deref(),
             Some("madvise")

@@ -87,7 +87,7 @@ impl Master {
         let model_bytes = path.metadata().map_or(0, |meta| meta.len());
         let hashes = network.places.hashes();
         let master = Self {
-            model: hashed(&network.doors, hashes, path)?,
+            model: hashed(&network.doors, hashes, path, None)?,
             network,
             plan,
             lane,
@@ -176,6 +176,7 @@ impl Master {
             },
             wire: Dtype::F32,
             deadline: LOAD.saturating_mul(gb.saturating_add(1)),
+            n_chunk: None,
             expected: None,
             on_stage: on_stage(),
         })

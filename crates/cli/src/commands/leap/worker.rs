@@ -100,7 +100,7 @@ fn service(
         }),
         hashes: network.places.hashes(),
     }));
-    let served = network.doors.serve(part_server(Arc::clone(&library)));
+    let served = network.doors.serve(part_server(Arc::clone(&library), None));
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let options = NodeOptions {
         name: network.name.clone(),

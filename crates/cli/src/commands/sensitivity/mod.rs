@@ -21,7 +21,7 @@ use atta::{
 use clap::Args;
 
 use crate::{
-    args::{ModelFlags, value},
+    args::{ModelFileArg, ModelFlags, value},
     failure::Failure,
     input::{self, TextLimit},
     inputs::InputFiles,
@@ -48,8 +48,8 @@ const DEFAULT_N_CHUNKS: usize = 4;
   atta sensitivity model.gguf -f text.txt -o model-measured.gguf
   atta run model-measured.gguf --quality 0.8 -p \"Once upon a time\"")]
 pub(crate) struct SensitivityArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelFileArg,
     /// Text file; -: standard input
     #[arg(short = 'f', long = "file", value_name = "TEXT", required = true)]
     text: PathBuf,
@@ -103,7 +103,7 @@ fn protect(args: &SensitivityArgs) -> Result<(), Failure> {
     let Some(output) = &args.output else {
         return Ok(());
     };
-    InputFiles::of([Some(&args.model), Some(&args.text)]).protect_own_from(output)?;
+    InputFiles::of([Some(&*args.model), Some(&args.text)]).protect_own_from(output)?;
     match output.exists() && !args.force {
         true => Err(Failure::at(
             output,

@@ -12,12 +12,12 @@ use atta_server::{Defaults, Listen, Log, ServerOptions, ThermalOptions, Tls};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
+use super::disk_cache::{self, CacheWish};
 use crate::{
     args::{
-        CacheFlags, DefaultLength, ModelFlags, RingFlags, SamplingFlags, SpeculationFlags,
+        DefaultLength, ModelFlags, RingFlags, SamplingFlags, SpeculationFlags,
         value::{self, Seed},
     },
-    cache::DiskCache,
     commands::embed::PoolingName,
     conversation::TemplateName,
     failure::Failure,
@@ -138,12 +138,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOW", value_enum)]
     log: Option<LogName>,
     /// Directory of saved prompts: KV cache that is evicted from memory, and all of it at exit, is
-    /// saved there and reused
+    /// saved there and reused [default: ~/.cache/atta/prompts; none with --ring]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Size limit of that directory, such as 256M; evicts the least recently used [default: 1G]
-    #[arg(long, value_name = "SIZE", value_parser = value::size, requires = "cache")]
+    /// Save no prompts to disk
+    #[arg(long, conflicts_with_all = ["cache", "cache_size"])]
+    no_cache: bool,
+    /// Size limit of that directory, such as 256M; evicts the least recently used; 0: no directory
+    /// [default: 1G; by default a tenth of the free disk at most]
+    #[arg(long, value_name = "SIZE", value_parser = value::size_or_0)]
     cache_size: Option<u64>,
+    /// Reuse later parts of cached prompts, of at least N tokens (16 or more), where other tokens
+    /// are in front of them: answers are approximate then. 0: never
+    #[arg(long, value_name = "N", default_value = "0", value_parser = value::count)]
+    cache_reuse: usize,
     #[command(flatten)]
     pub(super) model_flags: ModelFlags,
     #[command(flatten)]
@@ -236,14 +244,16 @@ impl ServeArgs {
         })
     }
 
-    /// The prompt cache, which is always a directory.
+    /// The prompt cache, which is always a directory. Of a ring, this machine has a part of the
+    /// state only, so that it has one only if one was asked for.
     fn cache(&self) -> Result<Option<Arc<PromptCache>>, Failure> {
-        let cache = DiskCache::open(&CacheFlags {
-            // A path that ends in a separator names a directory.
-            cache: self.cache.as_ref().map(|path| path.join("")),
-            cache_size: self.cache_size,
-        })?;
-        Ok(cache.into_prompt_cache().map(Arc::new))
+        let wish = match &self.cache {
+            Some(path) => CacheWish::In(path),
+            None if self.no_cache || self.ring != RingFlags::default() => CacheWish::Off,
+            None => CacheWish::Default,
+        };
+        let cache = disk_cache::open(wish, self.cache_size)?;
+        Ok(cache.map(Arc::new))
     }
 
     /// Defaults for fields that a request does not set.
@@ -266,6 +276,7 @@ impl ServeArgs {
             stop,
             variables,
             speculation: None,
+            cache_reuse: self.cache_reuse,
         })
     }
 

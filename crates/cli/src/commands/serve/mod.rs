@@ -2,6 +2,7 @@
 //! the only line on standard output.
 
 mod args;
+mod disk_cache;
 
 use std::{
     io::{self, Write},

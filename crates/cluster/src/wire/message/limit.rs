@@ -4,7 +4,7 @@ use super::{
     Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MemberGroup, MessageError,
     PartRequest, Prepare, Question,
 };
-use crate::part::{MAX_RANGES, PartWish};
+use crate::part::{MAX_RANGES, MAX_STATES, PartWish};
 
 /// Most characters of a line for people.
 pub(super) const LINE: usize = 400;
@@ -66,6 +66,7 @@ pub(super) fn check_part_request(request: &PartRequest) -> Result<(), MessageErr
     match &request.wish {
         PartWish::Beginning => Ok(()),
         PartWish::Ranges(ranges) => up_to("ranges", ranges.len(), MAX_RANGES),
+        PartWish::States(names) => up_to("states", names.len(), MAX_STATES),
     }
 }
 

@@ -226,6 +226,18 @@ fn lists_texts_and_numbers_have_limits() {
 }
 
 #[test]
+fn a_wish_for_states_names_256_at_most() {
+    let wish = |n: usize| PartRequest {
+        model: Digest([1; 32]),
+        wish: PartWish::States(vec![Digest([2; 32]); n]),
+    };
+    let bytes = wish(256).to_bytes().unwrap();
+    assert_eq!(PartRequest::parse(&bytes), Ok(wish(256)));
+    let error = wish(257).to_bytes().unwrap_err().to_string();
+    assert!(error.contains("257 states, 256 at most"), "{error}");
+}
+
+#[test]
 fn a_member_of_a_group_is_asked_as_it_was_meant() {
     let mut member = prepare();
     member.next = None;

@@ -2,7 +2,11 @@
 
 mod scripted;
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use atta_model::spec::Retention;
 use scripted::{N_BATCH, N_CTX, Scripted};
@@ -132,15 +136,32 @@ fn on(executor: Scripted, engine: &Engine, n_jobs: usize) -> Batcher {
     Batcher::on(Box::new(executor), engine, &options).unwrap()
 }
 
-/// Drafts what the fake executor writes; every fourth token of a text is wrong.
-#[derive(Clone, Copy, Debug)]
+/// Drafts what the fake executor writes; every `wrong`th token of a text is wrong.
+#[derive(Clone, Debug)]
 struct ScriptedDrafts {
     n_vocab: usize,
+    wrong: usize,
+    n_ahead: Arc<AtomicUsize>,
+}
+
+/// Speculation of any length with such drafts, and the number of those ahead of others.
+fn scripted_drafts(n_vocab: usize, wrong: usize) -> (Speculation, Arc<AtomicUsize>) {
+    let drafts = ScriptedDrafts {
+        n_vocab,
+        wrong,
+        n_ahead: Arc::default(),
+    };
+    let n_ahead = Arc::clone(&drafts.n_ahead);
+    let speculation = Speculation {
+        policy: SpeculationPolicy::Always,
+        ..Speculation::new(drafts)
+    };
+    (speculation, n_ahead)
 }
 
 impl DraftSource for ScriptedDrafts {
     fn drafter(&self, _: &Engine) -> Result<Box<dyn Drafter>, Error> {
-        Ok(Box::new(*self))
+        Ok(Box::new(self.clone()))
     }
 }
 
@@ -150,10 +171,20 @@ impl Drafter for ScriptedDrafts {
         for _ in 0..n_max {
             let next = scripted::next(&text, self.n_vocab);
             text.push(next);
-            let is_right = !text.len().is_multiple_of(4);
+            let is_right = !text.len().is_multiple_of(self.wrong);
             draft.tokens.push(if is_right { next } else { 5 });
         }
         Ok(())
+    }
+
+    fn draft_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
+        self.n_ahead.fetch_add(1, Ordering::Relaxed);
+        self.draft(tokens, n_max, draft)
     }
 }
 
@@ -274,13 +305,10 @@ fn drafts_change_no_text_whatever_fails_and_is_cancelled_or_preempted() {
     };
     let wishes: Vec<Wish> = (0..9).map(wish).collect();
     let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
-    let speculation = Speculation {
-        policy: SpeculationPolicy::Always,
-        ..Speculation::new(ScriptedDrafts { n_vocab })
-    };
-    let drafts = Some(&speculation);
-    for depth in 1..4 {
-        for n_jobs in [1, 3] {
+    for (depth, n_jobs) in [(1, 1), (1, 3), (2, 1), (3, 1), (3, 3)] {
+        for wrong in [4, 30] {
+            let speculation = scripted_drafts(n_vocab, wrong).0;
+            let drafts = Some(&speculation);
             let mut failing = scripted(&engine, n_jobs, depth, Some(20));
             assert_eq!(run_with(&mut failing, &wishes, &[], drafts), expected);
             assert!(failing.counts().n_accepted > 0);
@@ -299,6 +327,34 @@ fn drafts_change_no_text_whatever_fails_and_is_cancelled_or_preempted() {
 }
 
 #[test]
+fn the_only_job_has_windows_ahead_where_batches_are_in_flight_together() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let wishes = [0, 1].map(|own| Wish {
+        n_common: 0,
+        own,
+        n_own: 4,
+        n_predict: 100,
+    });
+    let n_ahead = |depth: usize, wishes: &[Wish]| {
+        let (speculation, n_ahead) = scripted_drafts(n_vocab, usize::MAX);
+        let mut batcher = scripted(&engine, 2, depth, None);
+        let texts = run_with(&mut batcher, wishes, &[], Some(&speculation));
+        let expected: Vec<_> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+        assert_eq!(texts, expected);
+        let counts = batcher.counts();
+        assert_eq!(counts.n_accepted, counts.n_drafted, "{counts:?}");
+        n_ahead.load(Ordering::Relaxed)
+    };
+    assert_eq!(n_ahead(1, &wishes[..1]), 0);
+    let alone = n_ahead(3, &wishes[..1]);
+    assert!(alone > 9, "{alone}");
+    // Of two, each is alone for some steps only.
+    let beside = n_ahead(3, &wishes);
+    assert!(beside < alone + alone / 2, "{beside} beside {alone}");
+}
+
+#[test]
 fn a_draft_saves_steps_and_no_draft_preempts_a_job() {
     let engine = stories();
     let n_vocab = engine.spec().n_vocab;
@@ -308,10 +364,7 @@ fn a_draft_saves_steps_and_no_draft_preempts_a_job() {
         n_own: 4,
         n_predict: 100,
     };
-    let speculation = Speculation {
-        policy: SpeculationPolicy::Always,
-        ..Speculation::new(ScriptedDrafts { n_vocab })
-    };
+    let speculation = scripted_drafts(n_vocab, 4).0;
     let mut batcher = scripted(&engine, 1, 1, None);
     let texts = run_with(&mut batcher, &[long], &[], Some(&speculation));
     assert_eq!(texts, [long.expected(n_vocab)]);

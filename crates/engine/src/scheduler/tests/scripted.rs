@@ -7,8 +7,8 @@ use std::{
 };
 
 use atta_model::{
-    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Share, Ticket,
-    Want,
+    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, Row, SeqId, SeqTable, Share,
+    Ticket, Want,
     seqs::SeqSize,
     spec::{Retention, StateKind},
 };
@@ -166,6 +166,11 @@ impl Executor for Scripted {
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
+        let is_behind = |row: &Row| row.seq == seq && row.pos >= n;
+        let flights = self.flights.iter_mut();
+        flights
+            .filter(|batch| batch.rows.iter().all(is_behind))
+            .for_each(Batch::clear);
         self.check_idle(seq)?;
         let left = self.seqs.truncate(seq, n)?;
         self.texts.get_mut(&seq).unwrap().truncate(left);

@@ -70,6 +70,7 @@ pub(super) fn usage(done: &Done) -> Value {
         "input_tokens": done.n_prompt.saturating_sub(done.n_cached),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": done.n_cached,
+        "cache_read_approximate_tokens": done.n_approximate,
         "output_tokens": done.n_generated,
     })
 }

@@ -36,7 +36,6 @@ pub(super) const ACCEPTED: Accepted = &[
     ("cache_prompt", SLOTS),
     ("id_slot", SLOTS),
     ("slot_id", SLOTS),
-    ("n_cache_reuse", SLOTS),
     (
         "n_keep",
         "nothing is left out of a text that fills the context",

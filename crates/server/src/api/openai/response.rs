@@ -23,7 +23,10 @@ pub(super) fn usage_json(usage: Usage) -> Value {
         "prompt_tokens": usage.n_prompt,
         "completion_tokens": usage.n_generated,
         "total_tokens": usage.n_prompt + usage.n_generated,
-        "prompt_tokens_details": { "cached_tokens": usage.n_cached },
+        "prompt_tokens_details": {
+            "cached_tokens": usage.n_cached,
+            "approximate_tokens": usage.n_approximate,
+        },
         "completion_tokens_details": {
             "accepted_prediction_tokens": usage.n_accepted,
             "rejected_prediction_tokens": usage.n_drafted - usage.n_accepted,

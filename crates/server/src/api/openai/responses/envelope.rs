@@ -74,7 +74,11 @@ impl ResponseEnvelope {
             .len();
         json!({
             "input_tokens": done.n_prompt,
-            "input_tokens_details": { "cached_tokens": done.n_cached, "cache_write_tokens": 0 },
+            "input_tokens_details": {
+                "cached_tokens": done.n_cached,
+                "cache_write_tokens": 0,
+                "approximate_tokens": done.n_approximate,
+            },
             "output_tokens": done.n_generated,
             "output_tokens_details": { "reasoning_tokens": n_reasoning.min(done.n_generated) },
             "total_tokens": done.n_prompt + done.n_generated,

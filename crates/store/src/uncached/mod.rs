@@ -4,6 +4,14 @@
 //! first. So its bytes go straight into private memory ([`ReadMethod::Direct`]); where a file
 //! system cannot do that, they are dropped from the cache right after reading.
 
+#[cfg_attr(any(target_os = "linux", target_os = "android"), path = "linux.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "android", windows)),
+    path = "portable.rs"
+)]
+mod sys;
+
 use std::{
     fs::{File, Metadata},
     io,
@@ -19,7 +27,8 @@ use crate::{
 /// How bytes get from a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMethod {
-    /// Straight from the device (`O_DIRECT`).
+    /// Straight from the device (`O_DIRECT`, `FILE_FLAG_NO_BUFFERING`), or without being kept
+    /// (`F_NOCACHE`).
     Direct,
     /// Through the page cache, which forgets them at once (`RWF_DONTCACHE`, Linux 6.14).
     DontCache,
@@ -46,7 +55,7 @@ impl ReadMethod {
 pub(crate) struct UncachedFile {
     path: PathBuf,
     /// For whole disk blocks, by `method`.
-    blocks: File,
+    blocks: sys::BlockFile,
     method: ReadMethod,
     /// For small reads, through the page cache.
     cached: File,
@@ -65,7 +74,7 @@ impl UncachedFile {
         let methods = method.map_or(ReadMethod::ALL.to_vec(), |method| vec![method]);
         let mut failure = io::Error::from(io::ErrorKind::Unsupported);
         for method in methods {
-            match sys::open(path, method).and_then(|file| try_out(file, method, version.len)) {
+            match sys::BlockFile::open(path, method).and_then(|file| try_out(file, version.len)) {
                 Ok(blocks) => {
                     return Ok(Self {
                         path: path.to_owned(),
@@ -125,7 +134,14 @@ impl UncachedFile {
         needed: usize,
     ) -> io::Result<()> {
         debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
-        fill(&self.blocks, Some(self.method), offset, buf, needed)
+        let read = |offset, buf: &mut [u8]| self.blocks.read_at(offset, buf);
+        fill(
+            &read,
+            self.method == ReadMethod::Direct,
+            offset,
+            buf,
+            needed,
+        )
     }
 }
 
@@ -140,7 +156,8 @@ impl ReadAt for UncachedFile {
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let needed = buf.len();
-        fill(&self.cached, None, offset, buf, needed)
+        let read = |offset, buf: &mut [u8]| sys::read_at(&self.cached, offset, buf);
+        fill(&read, false, offset, buf, needed)
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
@@ -186,20 +203,23 @@ impl FileVersion {
     }
 }
 
+/// Reads at an offset; the number of bytes.
+type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> io::Result<usize>;
+
 /// Reads until the first `needed` bytes of `buf` are filled.
 fn fill(
-    file: &File,
-    method: Option<ReadMethod>,
+    read: Read<'_>,
+    is_direct: bool,
     offset: u64,
     buf: &mut [u8],
     needed: usize,
 ) -> io::Result<()> {
     let mut done = 0;
     while done < needed {
-        match sys::read(file, method, offset + done as u64, &mut buf[done..]) {
+        match read(offset + done as u64, &mut buf[done..]) {
             Ok(0) => return Err(truncated()),
             // A short direct read continues at a block border, where direct reads have to begin.
-            Ok(n) if method == Some(ReadMethod::Direct) && done + n < needed => {
+            Ok(n) if is_direct && done + n < needed => {
                 let whole = (done + n) / ALIGN * ALIGN;
                 if whole == done {
                     return Err(truncated());
@@ -215,116 +235,13 @@ fn fill(
 }
 
 /// Reads a block: some file systems open a file for direct reads and then refuse to read.
-fn try_out(file: File, method: ReadMethod, len: u64) -> io::Result<File> {
+fn try_out(file: sys::BlockFile, len: u64) -> io::Result<sys::BlockFile> {
     if len > 0 {
         let mut slots = Slot::carve(&[ALIGN])?;
         let slot = slots.first_mut().ok_or(io::ErrorKind::OutOfMemory)?;
-        if sys::read(&file, Some(method), 0, slot)? == 0 {
+        if file.read_at(0, slot)? == 0 {
             return Err(truncated());
         }
     }
     Ok(file)
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod sys {
-    use std::{fs::OpenOptions, io::IoSliceMut, num::NonZeroU64, os::unix::fs::OpenOptionsExt};
-
-    use rustix::{
-        fs::{Advice, OFlags, fadvise},
-        io::{ReadWriteFlags, preadv2},
-    };
-
-    use super::{File, Path, ReadMethod, io};
-
-    /// Missing in the C library so far; see `include/uapi/linux/fs.h`.
-    const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
-
-    pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
-        let flags = if method == ReadMethod::Direct {
-            OFlags::DIRECT.bits()
-        } else {
-            0
-        };
-        OpenOptions::new()
-            .read(true)
-            .custom_flags(flags as i32)
-            .open(path)
-    }
-
-    pub(super) fn read(
-        file: &File,
-        method: Option<ReadMethod>,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> io::Result<usize> {
-        if method == Some(ReadMethod::DontCache) {
-            return Ok(preadv2(
-                file,
-                &mut [IoSliceMut::new(buf)],
-                offset,
-                DONTCACHE,
-            )?);
-        }
-        let n = rustix::io::pread(file, &mut *buf, offset)?;
-        if method == Some(ReadMethod::Buffered) {
-            let _ = fadvise(file, offset, NonZeroU64::new(n as u64), Advice::DontNeed);
-        }
-        Ok(n)
-    }
-
-    /// Disables read-ahead: rows are read one by one, in any order.
-    pub(super) fn advise_random(file: &File) {
-        let _ = fadvise(file, 0, None, Advice::Random);
-    }
-}
-
-/// Systems that read at given offsets, but always through their cache.
-#[cfg(any(
-    windows,
-    all(unix, not(any(target_os = "linux", target_os = "android")))
-))]
-mod sys {
-    #[cfg(unix)]
-    use std::os::unix::fs::FileExt;
-    #[cfg(windows)]
-    use std::os::windows::fs::FileExt;
-
-    use super::{File, Path, ReadMethod, io};
-
-    pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
-        match method {
-            ReadMethod::Buffered => File::open(path),
-            ReadMethod::Direct | ReadMethod::DontCache => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub(super) fn read(
-        file: &File,
-        _: Option<ReadMethod>,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> io::Result<usize> {
-        #[cfg(unix)]
-        return file.read_at(buf, offset);
-        #[cfg(windows)]
-        return file.seek_read(buf, offset);
-    }
-
-    pub(super) fn advise_random(_: &File) {}
-}
-
-#[cfg(not(any(unix, windows)))]
-mod sys {
-    use super::{File, Path, ReadMethod, io};
-
-    pub(super) fn open(_: &Path, _: ReadMethod) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn read(_: &File, _: Option<ReadMethod>, _: u64, _: &mut [u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn advise_random(_: &File) {}
 }

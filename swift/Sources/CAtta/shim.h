@@ -1,0 +1,2 @@
+/* The installed header, for the module of Linux. */
+#include <atta.h>
