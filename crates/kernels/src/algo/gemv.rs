@@ -74,33 +74,16 @@ fn k_quant_rows<I: Wide, F: KQuant>(
     for b in 0..n + usize::from(tails.is_some()) {
         let (rows, i_block) = rows_at::<F, _>(&rows, &ends, b);
         let at = x.at(b, row_tile.rows.start);
-        let mut sums = [isa.start(0); 8];
-        let mut d = [0; 8];
-        let mut scale = [[0; 2]; 8];
-        let at_once = if I::ROW_BY_ROW { 1 } else { 4 };
-        for first in (0..n_rows).step_by(at_once) {
-            for i in first..first + at_once {
-                next.block(isa, n_rows * b + i, size_of::<F::Block>());
-                let head = F::head(&rows[i][i_block]);
-                d[i] = head.d;
-                scale[i] = head.scale;
-                if F::MINS {
-                    sums[i + 4] = isa.dot_sums(head.min, &x.sums[at].of(F::GROUPS).whole, 1);
-                    d[i + 4] = head.dmin;
-                }
-            }
-            let groups = Groups::<F> {
-                rows,
-                i_block,
-                scale: &scale,
-                x,
-                at,
-            };
-            if I::ROW_BY_ROW {
-                [sums[first]] = groups.sums(isa, first);
-            } else {
-                let four: [I::A; 4] = groups.sums(isa, first);
-                sums[first..first + 4].copy_from_slice(&four);
+        let (mut sums, mut d) = ([isa.start(0); 8], [0; 8]);
+        for i in 0..n_rows {
+            next.block(isa, n_rows * b + i, size_of::<F::Block>());
+            let block = &rows[i][i_block];
+            let head = F::head(block);
+            sums[i] = block_sum::<I, F>(isa, block, head.scale, x, at);
+            d[i] = head.d;
+            if F::MINS {
+                sums[i + 4] = isa.dot_sums(head.min, &x.sums[at].of(F::GROUPS).whole, 1);
+                d[i + 4] = head.dmin;
             }
         }
         let mut d = isa.widen8(&d);
@@ -118,98 +101,34 @@ fn k_quant_rows<I: Wide, F: KQuant>(
     sums
 }
 
-/// A block of each of eight rows, or four, and the same of the activations.
-struct Groups<'a, F: KQuant> {
-    rows: &'a [&'a [F::Block]; 8],
-    i_block: usize,
-    scale: &'a [[u64; 2]; 8],
-    x: &'a Quants<f32, Sums>,
+/// `isum` of a block.
+#[inline(always)]
+fn block_sum<I: Wide, F: KQuant>(
+    isa: I,
+    block: &F::Block,
+    scale: [u64; 2],
+    x: &Quants<f32, Sums>,
     at: usize,
-}
-
-impl<F: KQuant> Groups<'_, F> {
-    /// `isum` of N rows from `first` on, group by group, so that of several rows none waits for
-    /// its last product.
-    #[inline(always)]
-    fn sums<I: Wide, const N: usize>(&self, isa: I, first: usize) -> [I::A; N] {
-        let mut scales = [self.scales(isa, first); N];
-        let mut sums = [self.start(isa, first); N];
-        let mut signs = [F::signs(isa, self.block(first)); N];
-        for i in 1..N {
-            scales[i] = self.scales(isa, first + i);
-            sums[i] = self.start(isa, first + i);
-            signs[i] = F::signs(isa, self.block(first + i));
-        }
-        let of = RowsOf {
-            first,
-            signs,
-            scales,
-        };
-        for pair in 0..4 {
-            for g in [2 * pair, 2 * pair + 1] {
-                // Written out: loops over rows are left rolled for most formats.
-                self.add(isa, &mut sums, &of, 0, g);
-                if N == 4 {
-                    self.add(isa, &mut sums, &of, 1, g);
-                    self.add(isa, &mut sums, &of, 2, g);
-                    self.add(isa, &mut sums, &of, 3, g);
-                }
-            }
-        }
-        sums
-    }
-
-    #[inline(always)]
-    fn block(&self, i: usize) -> &F::Block {
-        &self.rows[i][self.i_block]
-    }
-
-    #[inline(always)]
-    fn scales<I: Wide>(&self, isa: I, i: usize) -> I::S {
-        if F::GROUPS == 8 {
-            isa.scales_of_32(self.scale[i][0])
-        } else {
-            isa.scales_of_16(self.scale[i])
-        }
-    }
-
-    /// What the offset of the codes makes of the sum.
-    #[inline(always)]
-    fn start<I: Wide>(&self, isa: I, i: usize) -> I::A {
-        let sums = &self.x.sums[self.at].of(F::GROUPS).whole;
-        match F::OFFSET {
-            0 => isa.start(0),
-            65.. if I::SIGNED => isa.start(0),
-            offset => isa.dot_sums(self.scale[i], sums, -i32::from(offset)),
-        }
-    }
-
-    /// Adds the products of group `g` to the sum of row `i` of those.
-    #[inline(always)]
-    fn add<I: Wide, const N: usize>(
-        &self,
-        isa: I,
-        sums: &mut [I::A; N],
-        of: &RowsOf<I, N>,
-        i: usize,
-        g: usize,
-    ) {
-        let x = &self.x.codes[self.at].0.as_chunks::<32>().0[g];
-        let v = F::biased_codes(isa, self.block(of.first + i), of.signs[i].as_ref(), g);
-        let scales = of.scales[i];
-        sums[i] = match F::OFFSET {
-            65.. => isa.dot_scaled_bytes(sums[i], isa.any_codes(v, F::OFFSET), x, scales, g),
-            _ if F::GROUPS == 8 && F::LARGEST <= 63 => isa.dot_scaled_32(sums[i], v, x, scales, g),
-            _ => isa.dot_scaled(sums[i], v, x, scales, g),
+) -> I::A {
+    let scales = if F::GROUPS == 8 {
+        isa.scales_of_32(scale[0])
+    } else {
+        isa.scales_of_16(scale)
+    };
+    let mut sum = match F::OFFSET {
+        0 => isa.start(0),
+        65.. if I::SIGNED => isa.start(0),
+        offset => isa.dot_sums(scale, &x.sums[at].of(F::GROUPS).whole, -i32::from(offset)),
+    };
+    let (codes, signs) = (x.codes[at].0.as_chunks::<32>().0, F::signs(isa, block));
+    for g in 0..8 {
+        let v = F::biased_codes(isa, block, signs.as_ref(), g);
+        sum = match F::OFFSET {
+            65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
+            _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
         };
     }
-}
-
-/// What is known of N rows from `first` on.
-struct RowsOf<I: Wide, const N: usize> {
-    first: usize,
-    signs: [Option<[u32; 8]>; N],
-    scales: [I::S; N],
+    sum
 }
 
 /// Multiplies a row tile of a format with blocks of 32, one activation row after the other.
@@ -339,8 +258,7 @@ impl<F: Quant32> GroupOfRows<'_, F> {
             } else {
                 isa.dot_codes(first, v, x)
             };
-            d[i] = F::d(block, self.g);
-            second[i] = F::second(block, self.g);
+            (d[i], second[i]) = (F::d(block, self.g), F::second(block, self.g));
         }
         (isa.totals(sums), d, second)
     }

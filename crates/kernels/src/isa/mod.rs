@@ -137,9 +137,6 @@ pub(crate) trait Wide: Row {
     type F8: Copy;
     /// Whether codes that are not at most 127 are multiplied as signed bytes.
     const SIGNED: bool = false;
-    /// Whether the groups of one weight row are multiplied before those of the next, because more
-    /// do not fit the registers; else those of four rows in turn.
-    const ROW_BY_ROW: bool = true;
 
     /// Sums whose total is `total`.
     fn start(self, total: i32) -> Self::A;
@@ -156,19 +153,6 @@ pub(crate) trait Wide: Row {
         scales: Self::S,
         g: usize,
     ) -> Self::A;
-    /// As [`Self::dot_scaled`] of codes at most 63, all 32 with one of
-    /// [`Self::scales_of_32`].
-    #[inline(always)]
-    fn dot_scaled_32(
-        self,
-        acc: Self::A,
-        codes: Self::V,
-        x: &[i8; 32],
-        scales: Self::S,
-        g: usize,
-    ) -> Self::A {
-        self.dot_scaled(acc, codes, x, scales, g)
-    }
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
     fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {

@@ -15,6 +15,7 @@
 // Indices name rows and sub-blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
+use super::by_few_rows;
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::{NextTile, as_rows, rows_at, tails};
 use crate::format::trellis::{BIAS, Leveled};
@@ -22,8 +23,6 @@ use crate::isa::memory::{load, load_at, store};
 use crate::isa::neon::{Dot, Neon, proven};
 use std::arch::aarch64::*;
 
-/// Activation rows at once; in a program for boards, which must stay small, one.
-pub(crate) const AT_ONCE: usize = if cfg!(feature = "avx512") { 4 } else { 1 };
 /// Weight rows of a row tile.
 const ROWS: usize = 16;
 /// Where symbols begin in a block, behind `d` and the scales.
@@ -31,25 +30,12 @@ const SYMBOLS: usize = 6;
 /// Where the bits above the nibbles begin.
 const UPPER: usize = SYMBOLS + 64;
 
-/// Multiplies a row tile, up to [`AT_ONCE`] activation rows at a time: codes are unpacked once for
-/// all of them. Three are four, the last of them twice.
+/// Multiplies a row tile.
 #[inline(always)]
-pub(crate) fn k_quant<F: Leveled<B>, D: Dot, const B: usize>(
-    isa: Neon<D>,
-    mut row_tile: RowTile<'_>,
-) {
+pub(crate) fn k_quant<F: Leveled<B>, D: Dot, const B: usize>(isa: Neon<D>, row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("arm_128::trellis");
-    while !row_tile.rows.is_empty() {
-        let few = row_tile.take_rows(AT_ONCE);
-        match few.rows.len() {
-            #[cfg(feature = "avx512")]
-            2 => rows_of::<F, D, B, 2>(isa, few),
-            #[cfg(feature = "avx512")]
-            3.. => rows_of::<F, D, B, AT_ONCE>(isa, few),
-            _ => rows_of::<F, D, B, 1>(isa, few),
-        }
-    }
+    by_few_rows!(isa, row_tile, rows_of[F, D, B]);
 }
 
 /// Multiplies T activation rows.
@@ -71,14 +57,13 @@ fn rows_of<F: Leveled<B>, D: Dot, const B: usize, const T: usize>(
         let (rows, i_block) = rows_at::<F, ROWS>(&rows, &short, b);
         let inputs = OrderedInputs::<T>::new(isa, &row_tile, b);
         for i in 0..w.d_out().div_ceil(4) {
-            let mut d = [0; 4];
-            let mut sums = [[isa.no_sum(); T]; 4];
             for r in 0..4 {
                 next.block(isa, 4 * (i + w.d_out().div_ceil(4) * b) + r, B);
-                let block = &rows[4 * i + r][i_block];
-                d[r] = u16::from_le_bytes([block[0], block[1]]);
-                sums[r] = isa.block_sums::<F, B, T>(block, &inputs);
             }
+            let rows = rows[4 * i..].first_chunk::<4>().expect("four rows");
+            let blocks = [&rows[0][i_block], &rows[1][i_block], &rows[2][i_block], &rows[3][i_block]];
+            let sums = isa.block_sums::<F, B, T>(blocks, &inputs);
+            let d = blocks.map(|block| u16::from_le_bytes([block[0], block[1]]));
             for t in 0..T {
                 let sums = [sums[0][t], sums[1][t], sums[2][t], sums[3][t]];
                 out[i][t] = isa.add_four(out[i][t], sums, &d, [F::K, inputs.scales[t]]);
@@ -134,9 +119,6 @@ static SCALES_OF_PAIRS: [[u8; 16]; 4] = [words_of(0), words_of(1), words_of(2), 
 
 impl<D: Dot> Neon<D> {
     proven! {
-        fn no_sum(self) -> int32x4_t { vdupq_n_s32(0) }
-        fn no_floats(self) -> float32x4_t { vdupq_n_f32(0.0) }
-
         /// Word f of two sub-blocks in vector f, for each two.
         fn ordered(self, codes: &[i8; 256]) -> [[int8x16_t; 4]; 4] {
             let mut out = [[vdupq_n_s8(0); 4]; 4];
@@ -210,20 +192,42 @@ impl<D: Dot> Neon<D> {
         }
     }
 
-    /// `isum` of a block in four parts, for each activation row. Written out: a loop over pairs of
-    /// sub-blocks would not be unrolled for all formats.
+    /// `isum` of a block of each of four rows in four parts, for each activation row. Written out: a
+    /// loop over pairs of sub-blocks would not be unrolled for all formats, nor one over rows.
     #[inline(always)]
     fn block_sums<F: Leveled<B>, const B: usize, const T: usize>(
         self,
-        block: &[u8; B],
+        blocks: [&[u8; B]; 4],
         inputs: &OrderedInputs<T>,
-    ) -> [int32x4_t; T] {
-        let scales = self.scales_of_pairs(load_at(block, 2));
-        let sums = [self.no_sum(); T];
-        let sums = self.add_pair::<F, B, T, 0>(sums, block, inputs, scales[0]);
-        let sums = self.add_pair::<F, B, T, 1>(sums, block, inputs, scales[1]);
-        let sums = self.add_pair::<F, B, T, 2>(sums, block, inputs, scales[2]);
-        self.add_pair::<F, B, T, 3>(sums, block, inputs, scales[3])
+    ) -> [[int32x4_t; T]; 4] {
+        let scales = [
+            self.scales_of_pairs(load_at(blocks[0], 2)),
+            self.scales_of_pairs(load_at(blocks[1], 2)),
+            self.scales_of_pairs(load_at(blocks[2], 2)),
+            self.scales_of_pairs(load_at(blocks[3], 2)),
+        ];
+        let sums = [[self.no_sum(); T]; 4];
+        let sums = self.add_pairs::<F, B, T, 0>(sums, blocks, inputs, &scales);
+        let sums = self.add_pairs::<F, B, T, 1>(sums, blocks, inputs, &scales);
+        let sums = self.add_pairs::<F, B, T, 2>(sums, blocks, inputs, &scales);
+        self.add_pairs::<F, B, T, 3>(sums, blocks, inputs, &scales)
+    }
+
+    /// Adds sub-blocks 2·J and 2·J + 1 of the four rows.
+    #[inline(always)]
+    fn add_pairs<F: Leveled<B>, const B: usize, const T: usize, const J: usize>(
+        self,
+        sums: [[int32x4_t; T]; 4],
+        blocks: [&[u8; B]; 4],
+        inputs: &OrderedInputs<T>,
+        scales: &[[int32x4_t; 4]; 4],
+    ) -> [[int32x4_t; T]; 4] {
+        [
+            self.add_pair::<F, B, T, J>(sums[0], blocks[0], inputs, scales[0][J]),
+            self.add_pair::<F, B, T, J>(sums[1], blocks[1], inputs, scales[1][J]),
+            self.add_pair::<F, B, T, J>(sums[2], blocks[2], inputs, scales[2][J]),
+            self.add_pair::<F, B, T, J>(sums[3], blocks[3], inputs, scales[3][J]),
+        ]
     }
 
     /// Adds sub-blocks 2·J and 2·J + 1.
