@@ -12,8 +12,11 @@
 //! sums of two groups added in pairs (31·127·8, or 63·127·4 in groups of 16), so that a scale
 //! multiplies half as many vectors. Codes of IQ4_XS are larger; their sums have 32 bits.
 
+// Indices name rows that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
 use super::{by_few_rows, store_columns};
-use crate::activations::Sums;
+use crate::activations::{GroupSums, Sums};
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::NextTile;
 use crate::format::{BlockHeader, KQuant};
@@ -28,7 +31,7 @@ pub(super) fn k_quant<F: KQuant, D: Dot>(isa: Neon<D>, row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("arm_128::k_quants");
     const {
-        assert!(F::LARGEST <= if F::GROUPS == 8 { 31 } else { 63 } || is_signed::<F>());
+        assert!(is_signed::<F>() || F::LARGEST <= if F::GROUPS == 8 { 31 } else { 63 });
         assert!(!is_signed::<F>() || F::OFFSET == 128 && F::GROUPS == 8);
     }
     by_few_rows!(isa, row_tile, rows_of[F, D]);
@@ -151,132 +154,176 @@ impl<D: Dot> Neon<D> {
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
     ) -> [float32x4_t; T] {
-        let sums = self.block_sums(four, x);
+        let sums = if T == 1 {
+            self.sums_in_turn(four, x)
+        } else {
+            self.sums_of_each(four, x)
+        };
         let d = four.d(self);
         let dmin = self.four_halves(four.heads.map(|head| head.dmin));
         for t in 0..T {
-            let mut v = self.scaled(d, self.four_sums(sums[t]));
+            let isum = [sums[0][t], sums[1][t], sums[2][t], sums[3][t]];
+            let mut v = self.scaled(d, self.four_sums(isum));
             if F::MINS {
-                let bias = self.rows_times_sums::<F>(four.heads.map(|head| head.min), x.sums[t], 1);
-                v = self.minus(v, self.scaled(dmin, self.four_sums(bias)));
+                let bias = self.four_biases(four, x.sums[t].of(F::GROUPS));
+                v = self.minus(v, self.scaled(dmin, bias));
             }
             out[t] = self.add_times(out[t], v, x.scales[t]);
         }
         out
     }
 
-    /// `isum` of each row in four parts, for each activation row. Written out: a loop over pairs of
-    /// groups would not be unrolled for all formats.
+    /// `bias` of the rows.
     #[inline(always)]
-    fn block_sums<F: KQuant, const T: usize>(
+    fn four_biases<F: KQuant>(self, four: &FourBlocks<'_, F, D>, x: &GroupSums) -> int32x4_t {
+        self.four_sums([
+            self.dot_sums(four.heads[0].min, &x.whole, 1),
+            self.dot_sums(four.heads[1].min, &x.whole, 1),
+            self.dot_sums(four.heads[2].min, &x.whole, 1),
+            self.dot_sums(four.heads[3].min, &x.whole, 1),
+        ])
+    }
+
+    /// `isum` of each row in four parts, for each activation row: two groups of one row after those
+    /// of the other. Written out: a loop over groups or rows would not be unrolled for all formats.
+    #[inline(always)]
+    fn sums_in_turn<F: KQuant, const T: usize>(
         self,
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
-    ) -> [[int32x4_t; 4]; T] {
-        let mut sums = [[self.no_sum(); 4]; T];
-        if F::OFFSET != 0 && !is_signed::<F>() {
-            let scales = four.heads.map(|head| head.scale);
-            for t in 0..T {
-                sums[t] = self.rows_times_sums::<F>(scales, x.sums[t], -i32::from(F::OFFSET));
-            }
+    ) -> [[int32x4_t; T]; 4] {
+        let sums = [
+            self.first_sums(0, four, x),
+            self.first_sums(1, four, x),
+            self.first_sums(2, four, x),
+            self.first_sums(3, four, x),
+        ];
+        let sums = self.add_pairs::<F, T, 0>(sums, four, x);
+        let sums = self.add_pairs::<F, T, 1>(sums, four, x);
+        let sums = self.add_pairs::<F, T, 2>(sums, four, x);
+        let sums = self.add_pairs::<F, T, 3>(sums, four, x);
+        if F::GROUPS == 8 {
+            return sums;
         }
-        self.add_pair::<F, T, 0>(&mut sums, four, x);
-        self.add_pair::<F, T, 1>(&mut sums, four, x);
-        self.add_pair::<F, T, 2>(&mut sums, four, x);
-        self.add_pair::<F, T, 3>(&mut sums, four, x);
-        if F::GROUPS == 16 {
-            self.add_pair::<F, T, 4>(&mut sums, four, x);
-            self.add_pair::<F, T, 5>(&mut sums, four, x);
-            self.add_pair::<F, T, 6>(&mut sums, four, x);
-            self.add_pair::<F, T, 7>(&mut sums, four, x);
+        let sums = self.add_pairs::<F, T, 4>(sums, four, x);
+        let sums = self.add_pairs::<F, T, 5>(sums, four, x);
+        let sums = self.add_pairs::<F, T, 6>(sums, four, x);
+        self.add_pairs::<F, T, 7>(sums, four, x)
+    }
+
+    /// The same row by row: the activation rows are products enough that do not wait.
+    #[inline(always)]
+    fn sums_of_each<F: KQuant, const T: usize>(
+        self,
+        four: &FourBlocks<'_, F, D>,
+        x: &Inputs<'_, T>,
+    ) -> [[int32x4_t; T]; 4] {
+        let mut sums = [[self.no_sum(); T]; 4];
+        for i in 0..4 {
+            let mut of_row = self.first_sums(i, four, x);
+            of_row = self.add_pair::<F, T, 0>(of_row, i, four, x);
+            of_row = self.add_pair::<F, T, 1>(of_row, i, four, x);
+            of_row = self.add_pair::<F, T, 2>(of_row, i, four, x);
+            of_row = self.add_pair::<F, T, 3>(of_row, i, four, x);
+            if F::GROUPS == 16 {
+                of_row = self.add_pair::<F, T, 4>(of_row, i, four, x);
+                of_row = self.add_pair::<F, T, 5>(of_row, i, four, x);
+                of_row = self.add_pair::<F, T, 6>(of_row, i, four, x);
+                of_row = self.add_pair::<F, T, 7>(of_row, i, four, x);
+            }
+            sums[i] = of_row;
         }
         sums
     }
 
-    /// `factor·Σ number·sum of x` of the groups of each row.
+    /// What the offset of the codes makes of the sums of row `i`.
     #[inline(always)]
-    fn rows_times_sums<F: KQuant>(
+    fn first_sums<F: KQuant, const T: usize>(
         self,
-        numbers: [[u64; 2]; 4],
-        x: &Sums,
-        factor: i32,
-    ) -> [int32x4_t; 4] {
-        let sums = &x.of(F::GROUPS).whole;
-        [
-            self.dot_sums(numbers[0], sums, factor),
-            self.dot_sums(numbers[1], sums, factor),
-            self.dot_sums(numbers[2], sums, factor),
-            self.dot_sums(numbers[3], sums, factor),
-        ]
+        i: usize,
+        four: &FourBlocks<'_, F, D>,
+        x: &Inputs<'_, T>,
+    ) -> [int32x4_t; T] {
+        let mut sums = [self.no_sum(); T];
+        if F::OFFSET != 0 && !is_signed::<F>() {
+            for t in 0..T {
+                let whole = &x.sums[t].of(F::GROUPS).whole;
+                sums[t] = self.dot_sums(four.heads[i].scale, whole, -i32::from(F::OFFSET));
+            }
+        }
+        sums
     }
 
     /// Adds groups 2·P and 2·P + 1 of all rows.
     #[inline(always)]
-    fn add_pair<F: KQuant, const T: usize, const P: usize>(
+    fn add_pairs<F: KQuant, const T: usize, const P: usize>(
         self,
-        sums: &mut [[int32x4_t; 4]; T],
+        sums: [[int32x4_t; T]; 4],
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
-    ) {
-        self.add_pair_of::<F, T, P>(0, sums, four, x);
-        self.add_pair_of::<F, T, P>(1, sums, four, x);
-        self.add_pair_of::<F, T, P>(2, sums, four, x);
-        self.add_pair_of::<F, T, P>(3, sums, four, x);
+    ) -> [[int32x4_t; T]; 4] {
+        [
+            self.add_pair::<F, T, P>(sums[0], 0, four, x),
+            self.add_pair::<F, T, P>(sums[1], 1, four, x),
+            self.add_pair::<F, T, P>(sums[2], 2, four, x),
+            self.add_pair::<F, T, P>(sums[3], 3, four, x),
+        ]
     }
 
     /// Adds those of row `i`.
     #[inline(always)]
-    fn add_pair_of<F: KQuant, const T: usize, const P: usize>(
+    fn add_pair<F: KQuant, const T: usize, const P: usize>(
         self,
+        mut sums: [int32x4_t; T],
         i: usize,
-        sums: &mut [[int32x4_t; 4]; T],
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
-    ) {
-        if is_signed::<F>() {
-            return self.add_signed_pair_of::<F, T, P>(i, sums, four, x);
-        }
+    ) -> [int32x4_t; T] {
         let block = four.blocks[i];
-        if F::GROUPS == 8 {
-            let first = self.codes::<F>(block, 2 * P);
-            let second = self.codes::<F>(block, 2 * P + 1);
+        if is_signed::<F>() {
+            return self.add_signed_pair::<F, T, P>(sums, i, four, x);
+        }
+        if F::GROUPS == 16 {
+            let codes = self.codes::<F>(block, P);
             for t in 0..T {
-                let groups = [
-                    self.0.group_of_32(first, x.codes(t, 2 * P)),
-                    self.0.group_of_32(second, x.codes(t, 2 * P + 1)),
-                ];
-                sums[t][i] = self.0.add_groups(sums[t][i], groups, four.scales[i], P);
+                let x = x.codes(t, P);
+                let first = self.0.group_of_16(codes[0], x[0]);
+                let groups = [first, self.0.group_of_16(codes[1], x[1])];
+                sums[t] = self.0.add_groups(sums[t], groups, four.scales[i], P);
             }
-            return;
+            return sums;
         }
-        let codes = self.codes::<F>(block, P);
+        let first = self.codes::<F>(block, 2 * P);
+        let second = self.codes::<F>(block, 2 * P + 1);
         for t in 0..T {
-            let x = x.codes(t, P);
-            let first = self.0.group_of_16(codes[0], x[0]);
-            let groups = [first, self.0.group_of_16(codes[1], x[1])];
-            sums[t][i] = self.0.add_groups(sums[t][i], groups, four.scales[i], P);
+            let groups = [
+                self.0.group_of_32(first, x.codes(t, 2 * P)),
+                self.0.group_of_32(second, x.codes(t, 2 * P + 1)),
+            ];
+            sums[t] = self.0.add_groups(sums[t], groups, four.scales[i], P);
         }
+        sums
     }
 
     /// Adds those of row `i`, whose codes are signed bytes.
     #[inline(always)]
-    fn add_signed_pair_of<F: KQuant, const T: usize, const P: usize>(
+    fn add_signed_pair<F: KQuant, const T: usize, const P: usize>(
         self,
+        mut sums: [int32x4_t; T],
         i: usize,
-        sums: &mut [[int32x4_t; 4]; T],
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
-    ) {
-        let block = four.blocks[i];
-        let first = F::signed_codes(self, block, 2 * P);
-        let second = F::signed_codes(self, block, 2 * P + 1);
+    ) -> [int32x4_t; T] {
+        let first = F::signed_codes(self, four.blocks[i], 2 * P);
+        let second = F::signed_codes(self, four.blocks[i], 2 * P + 1);
         let scales = self.four_scales(four.heads[i].scale[0], P / 2);
         for t in 0..T {
             let dot = self.0.dot_32(first, x.codes(t, 2 * P));
-            let sum = self.add_product(sums[t][i], dot, scales, P % 2 * 2);
+            let sum = self.add_product(sums[t], dot, scales, P % 2 * 2);
             let dot = self.0.dot_32(second, x.codes(t, 2 * P + 1));
-            sums[t][i] = self.add_product(sum, dot, scales, P % 2 * 2 + 1);
+            sums[t] = self.add_product(sum, dot, scales, P % 2 * 2 + 1);
         }
+        sums
     }
 
     proven! {

@@ -10,9 +10,10 @@ fn kernel_of(k: Kernels, ty: TensorType, n_rows: usize) -> Vec<&'static str> {
     let mut random = Random(51);
     let bytes = random.weights(ty, d_out, d_in, 0.01);
     let w = Matrix::new(ty, d_out, d_in, &bytes).unwrap();
+    let x = random.floats(d_in);
     let mut a = Activations::new(n_rows, d_in);
     a.fill(k, &pool(1), (n_rows, d_in), Layouts::Q8_256, |_, row| {
-        row.copy_from_slice(&random.floats(d_in))
+        row.copy_from_slice(&x)
     });
     let mut out = vec![0.0; n_rows * d_out];
     let job = Job {
