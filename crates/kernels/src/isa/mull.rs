@@ -48,6 +48,11 @@ impl Dot for Mull {
         self.add_scaled(acc, self.pairs(codes, x), scale)
     }
 
+    #[inline(always)]
+    fn group_of_16(self, codes: uint8x16_t, x: int8x16_t) -> int16x8_t {
+        self.pairs(codes, x)
+    }
+
     proven! {
         fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
             let low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
@@ -68,9 +73,6 @@ impl Dot for Mull {
         }
         fn group_scales(self, scales: [u64; 2]) -> [int16x8_t; 2] {
             [vmovl_s8(vcreate_s8(scales[0])), vmovl_s8(vcreate_s8(scales[1]))]
-        }
-        fn group_of_16(self, codes: uint8x16_t, x: int8x16_t) -> int16x8_t {
-            self.pairs(codes, x)
         }
         fn group_of_32(self, codes: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int16x8_t {
             let second = vreinterpretq_s8_u8(codes[1]);

@@ -105,6 +105,11 @@ macro_rules! whole_products {
             self.dot(acc, codes, x)
         }
 
+        #[inline(always)]
+        fn group_of_32(self, codes: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+            self.$product(self.group_of_16(codes[0], x[0]), codes[1], x[1])
+        }
+
         $crate::isa::neon::proven! {
             fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t {
                 let sums = self.sdot(self.sdot(vdupq_n_s32(0), w[0], x[0]), w[1], x[1]);
@@ -131,9 +136,6 @@ macro_rules! whole_products {
             }
             fn group_of_16(self, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
                 self.$product(vdupq_n_s32(0), codes, x)
-            }
-            fn group_of_32(self, codes: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
-                self.$product(self.group_of_16(codes[0], x[0]), codes[1], x[1])
             }
             fn add_groups(
                 self,

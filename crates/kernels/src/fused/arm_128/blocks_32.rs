@@ -26,7 +26,11 @@ pub(super) fn quant_32<F: Quant32, D: Dot>(isa: Neon<D>, row_tile: RowTile<'_>) 
     const {
         assert!(F::GROUPS == 1 && F::K == 1.0 && matches!(F::SECOND, Second::Nothing));
         assert!(matches!(F::D, ScaleKind::F16));
-        assert!(if is_signed::<F>() { F::OFFSET == 128 } else { F::LARGEST <= 31 });
+        assert!(if is_signed::<F>() {
+            F::OFFSET == 128
+        } else {
+            F::LARGEST <= 31
+        });
     }
     by_few_rows!(isa, row_tile, rows_of[F, D]);
 }
@@ -142,7 +146,11 @@ impl<D: Dot> Neon<D> {
         ];
         for t in 0..T {
             let sums = self.group_sums::<F>(&codes, load_at(x.codes[t], 32 * g));
-            let offset = if is_signed::<F>() { 0 } else { i32::from(F::OFFSET) };
+            let offset = if is_signed::<F>() {
+                0
+            } else {
+                i32::from(F::OFFSET)
+            };
             let isum = self.less(sums, offset * i32::from(x.sums[t][g]));
             out[t] = self.add_scaled_sums(out[t], d, isum, x.scales[t][g]);
         }

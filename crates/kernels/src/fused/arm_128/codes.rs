@@ -31,7 +31,11 @@ impl<D: Dot> Neon<D> {
         if g.is_multiple_of(2) {
             return self.and(self.above_nibbles(low, self.shr(high, g)), 31);
         }
-        let high = if g < 4 { self.shl(high, 4 - g) } else { self.shr(high, g - 4) };
+        let high = if g < 4 {
+            self.shl(high, 4 - g)
+        } else {
+            self.shr(high, g - 4)
+        };
         self.below(self.and(high, 16), low)
     }
 

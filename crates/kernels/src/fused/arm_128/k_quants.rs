@@ -24,6 +24,7 @@ use crate::isa::Wide;
 use crate::isa::memory::load_at;
 use crate::isa::neon::{Dot, Neon, proven, splat_lane};
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 /// Multiplies a row tile.
 #[inline(always)]
@@ -198,17 +199,17 @@ impl<D: Dot> Neon<D> {
             self.first_sums(2, four, x),
             self.first_sums(3, four, x),
         ];
-        let sums = self.add_pairs::<F, T, 0>(sums, four, x);
-        let sums = self.add_pairs::<F, T, 1>(sums, four, x);
-        let sums = self.add_pairs::<F, T, 2>(sums, four, x);
-        let sums = self.add_pairs::<F, T, 3>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 0>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 1>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 2>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 3>(sums, four, x);
         if F::GROUPS == 8 {
             return sums;
         }
-        let sums = self.add_pairs::<F, T, 4>(sums, four, x);
-        let sums = self.add_pairs::<F, T, 5>(sums, four, x);
-        let sums = self.add_pairs::<F, T, 6>(sums, four, x);
-        self.add_pairs::<F, T, 7>(sums, four, x)
+        let sums = self.add_groups_of_four::<F, T, 4>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 5>(sums, four, x);
+        let sums = self.add_groups_of_four::<F, T, 6>(sums, four, x);
+        self.add_groups_of_four::<F, T, 7>(sums, four, x)
     }
 
     /// The same row by row: the activation rows are products enough that do not wait.
@@ -221,15 +222,15 @@ impl<D: Dot> Neon<D> {
         let mut sums = [[self.no_sum(); T]; 4];
         for i in 0..4 {
             let mut of_row = self.first_sums(i, four, x);
-            of_row = self.add_pair::<F, T, 0>(of_row, i, four, x);
-            of_row = self.add_pair::<F, T, 1>(of_row, i, four, x);
-            of_row = self.add_pair::<F, T, 2>(of_row, i, four, x);
-            of_row = self.add_pair::<F, T, 3>(of_row, i, four, x);
+            of_row = self.add_groups_of::<F, T, 0>(of_row, i, four, x);
+            of_row = self.add_groups_of::<F, T, 1>(of_row, i, four, x);
+            of_row = self.add_groups_of::<F, T, 2>(of_row, i, four, x);
+            of_row = self.add_groups_of::<F, T, 3>(of_row, i, four, x);
             if F::GROUPS == 16 {
-                of_row = self.add_pair::<F, T, 4>(of_row, i, four, x);
-                of_row = self.add_pair::<F, T, 5>(of_row, i, four, x);
-                of_row = self.add_pair::<F, T, 6>(of_row, i, four, x);
-                of_row = self.add_pair::<F, T, 7>(of_row, i, four, x);
+                of_row = self.add_groups_of::<F, T, 4>(of_row, i, four, x);
+                of_row = self.add_groups_of::<F, T, 5>(of_row, i, four, x);
+                of_row = self.add_groups_of::<F, T, 6>(of_row, i, four, x);
+                of_row = self.add_groups_of::<F, T, 7>(of_row, i, four, x);
             }
             sums[i] = of_row;
         }
@@ -256,23 +257,24 @@ impl<D: Dot> Neon<D> {
 
     /// Adds groups 2·P and 2·P + 1 of all rows.
     #[inline(always)]
-    fn add_pairs<F: KQuant, const T: usize, const P: usize>(
+    fn add_groups_of_four<F: KQuant, const T: usize, const P: usize>(
         self,
         sums: [[int32x4_t; T]; 4],
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
     ) -> [[int32x4_t; T]; 4] {
+        self.fence();
         [
-            self.add_pair::<F, T, P>(sums[0], 0, four, x),
-            self.add_pair::<F, T, P>(sums[1], 1, four, x),
-            self.add_pair::<F, T, P>(sums[2], 2, four, x),
-            self.add_pair::<F, T, P>(sums[3], 3, four, x),
+            self.add_groups_of::<F, T, P>(sums[0], 0, four, x),
+            self.add_groups_of::<F, T, P>(sums[1], 1, four, x),
+            self.add_groups_of::<F, T, P>(sums[2], 2, four, x),
+            self.add_groups_of::<F, T, P>(sums[3], 3, four, x),
         ]
     }
 
     /// Adds those of row `i`.
     #[inline(always)]
-    fn add_pair<F: KQuant, const T: usize, const P: usize>(
+    fn add_groups_of<F: KQuant, const T: usize, const P: usize>(
         self,
         mut sums: [int32x4_t; T],
         i: usize,
@@ -324,6 +326,13 @@ impl<D: Dot> Neon<D> {
             sums[t] = self.add_product(sum, dot, scales, P % 2 * 2 + 1);
         }
         sums
+    }
+
+    /// Keeps what is loaded after it behind it: the compiler loads early, more than registers hold.
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: no instruction.
+        unsafe { asm!("", options(nostack, preserves_flags)) }
     }
 
     proven! {

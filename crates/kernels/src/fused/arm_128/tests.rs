@@ -34,9 +34,17 @@ fn a_few_rows_of_k_quants_are_multiplied_without_a_panel() {
         let Ok(k) = Kernels::named(isa) else { continue };
         for ty in [Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS, TQ1_0, TQ2_0] {
             for n_rows in 1..=super::AT_ONCE {
-                assert_eq!(kernel_of(k, ty, n_rows), ["arm_128::k_quants"], "{isa} {ty}");
+                assert_eq!(
+                    kernel_of(k, ty, n_rows),
+                    ["arm_128::k_quants"],
+                    "{isa} {ty}"
+                );
             }
-            assert_eq!(kernel_of(k, ty, super::AT_ONCE + 1), ["panel"], "{isa} {ty}");
+            assert_eq!(
+                kernel_of(k, ty, super::AT_ONCE + 1),
+                ["panel"],
+                "{isa} {ty}"
+            );
         }
     }
 }

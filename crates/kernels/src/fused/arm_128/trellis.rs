@@ -57,13 +57,14 @@ fn rows_of<F: Leveled<B>, D: Dot, const B: usize, const T: usize>(
         let (rows, i_block) = rows_at::<F, ROWS>(&rows, &short, b);
         let inputs = OrderedInputs::<T>::new(isa, &row_tile, b);
         for i in 0..w.d_out().div_ceil(4) {
+            let mut d = [0; 4];
+            let mut sums = [[isa.no_sum(); T]; 4];
             for r in 0..4 {
                 next.block(isa, 4 * (i + w.d_out().div_ceil(4) * b) + r, B);
+                let block = &rows[4 * i + r][i_block];
+                d[r] = u16::from_le_bytes([block[0], block[1]]);
+                sums[r] = isa.block_sums::<F, B, T>(block, &inputs);
             }
-            let rows = rows[4 * i..].first_chunk::<4>().expect("four rows");
-            let blocks = [&rows[0][i_block], &rows[1][i_block], &rows[2][i_block], &rows[3][i_block]];
-            let sums = isa.block_sums::<F, B, T>(blocks, &inputs);
-            let d = blocks.map(|block| u16::from_le_bytes([block[0], block[1]]));
             for t in 0..T {
                 let sums = [sums[0][t], sums[1][t], sums[2][t], sums[3][t]];
                 out[i][t] = isa.add_four(out[i][t], sums, &d, [F::K, inputs.scales[t]]);
@@ -192,42 +193,20 @@ impl<D: Dot> Neon<D> {
         }
     }
 
-    /// `isum` of a block of each of four rows in four parts, for each activation row. Written out: a
-    /// loop over pairs of sub-blocks would not be unrolled for all formats, nor one over rows.
+    /// `isum` of a block in four parts, for each activation row. Written out: a loop over pairs of
+    /// sub-blocks would not be unrolled for all formats.
     #[inline(always)]
     fn block_sums<F: Leveled<B>, const B: usize, const T: usize>(
         self,
-        blocks: [&[u8; B]; 4],
+        block: &[u8; B],
         inputs: &OrderedInputs<T>,
-    ) -> [[int32x4_t; T]; 4] {
-        let scales = [
-            self.scales_of_pairs(load_at(blocks[0], 2)),
-            self.scales_of_pairs(load_at(blocks[1], 2)),
-            self.scales_of_pairs(load_at(blocks[2], 2)),
-            self.scales_of_pairs(load_at(blocks[3], 2)),
-        ];
-        let sums = [[self.no_sum(); T]; 4];
-        let sums = self.add_pairs::<F, B, T, 0>(sums, blocks, inputs, &scales);
-        let sums = self.add_pairs::<F, B, T, 1>(sums, blocks, inputs, &scales);
-        let sums = self.add_pairs::<F, B, T, 2>(sums, blocks, inputs, &scales);
-        self.add_pairs::<F, B, T, 3>(sums, blocks, inputs, &scales)
-    }
-
-    /// Adds sub-blocks 2·J and 2·J + 1 of the four rows.
-    #[inline(always)]
-    fn add_pairs<F: Leveled<B>, const B: usize, const T: usize, const J: usize>(
-        self,
-        sums: [[int32x4_t; T]; 4],
-        blocks: [&[u8; B]; 4],
-        inputs: &OrderedInputs<T>,
-        scales: &[[int32x4_t; 4]; 4],
-    ) -> [[int32x4_t; T]; 4] {
-        [
-            self.add_pair::<F, B, T, J>(sums[0], blocks[0], inputs, scales[0][J]),
-            self.add_pair::<F, B, T, J>(sums[1], blocks[1], inputs, scales[1][J]),
-            self.add_pair::<F, B, T, J>(sums[2], blocks[2], inputs, scales[2][J]),
-            self.add_pair::<F, B, T, J>(sums[3], blocks[3], inputs, scales[3][J]),
-        ]
+    ) -> [int32x4_t; T] {
+        let scales = self.scales_of_pairs(load_at(block, 2));
+        let sums = [self.no_sum(); T];
+        let sums = self.add_pair::<F, B, T, 0>(sums, block, inputs, scales[0]);
+        let sums = self.add_pair::<F, B, T, 1>(sums, block, inputs, scales[1]);
+        let sums = self.add_pair::<F, B, T, 2>(sums, block, inputs, scales[2]);
+        self.add_pair::<F, B, T, 3>(sums, block, inputs, scales[3])
     }
 
     /// Adds sub-blocks 2·J and 2·J + 1.
