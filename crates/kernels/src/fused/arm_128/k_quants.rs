@@ -263,7 +263,6 @@ impl<D: Dot> Neon<D> {
         four: &FourBlocks<'_, F, D>,
         x: &Inputs<'_, T>,
     ) -> [[int32x4_t; T]; 4] {
-        self.fence();
         [
             self.add_groups_of::<F, T, P>(sums[0], 0, four, x),
             self.add_groups_of::<F, T, P>(sums[1], 1, four, x),
@@ -291,7 +290,8 @@ impl<D: Dot> Neon<D> {
                 let x = x.codes(t, P);
                 let first = self.0.group_of_16(codes[0], x[0]);
                 let groups = [first, self.0.group_of_16(codes[1], x[1])];
-                sums[t] = self.0.add_groups(sums[t], groups, four.scales[i], P);
+                let sum = self.0.add_groups(sums[t], groups, four.scales[i], P);
+                sums[t] = self.so_far(sum);
             }
             return sums;
         }
@@ -302,7 +302,8 @@ impl<D: Dot> Neon<D> {
                 self.0.group_of_32(first, x.codes(t, 2 * P)),
                 self.0.group_of_32(second, x.codes(t, 2 * P + 1)),
             ];
-            sums[t] = self.0.add_groups(sums[t], groups, four.scales[i], P);
+            let sum = self.0.add_groups(sums[t], groups, four.scales[i], P);
+            sums[t] = self.so_far(sum);
         }
         sums
     }
@@ -323,16 +324,22 @@ impl<D: Dot> Neon<D> {
             let dot = self.0.dot_32(first, x.codes(t, 2 * P));
             let sum = self.add_product(sums[t], dot, scales, P % 2 * 2);
             let dot = self.0.dot_32(second, x.codes(t, 2 * P + 1));
-            sums[t] = self.add_product(sum, dot, scales, P % 2 * 2 + 1);
+            let sum = self.add_product(sum, dot, scales, P % 2 * 2 + 1);
+            sums[t] = self.so_far(sum);
         }
         sums
     }
 
-    /// Keeps what is loaded after it behind it: the compiler loads early, more than registers hold.
+    /// `sum`, hidden from the compiler: it would add up all products of a block at its end, and spill
+    /// them until then.
     #[inline(always)]
-    fn fence(self) {
+    fn so_far(self, sum: int32x4_t) -> int32x4_t {
+        let mut out = sum;
         // SAFETY: no instruction.
-        unsafe { asm!("", options(nostack, preserves_flags)) }
+        unsafe {
+            asm!("// {out:v}", out = inout(vreg) out, options(pure, nomem, nostack, preserves_flags))
+        }
+        out
     }
 
     proven! {

@@ -20,7 +20,7 @@ use crate::format::{
     IQ4_NL, IQ4_XS, KQuant, Q2_K, Q3_K, Q4_0, Q4_K, Q5_0, Q5_K, Q6_K, Q8_0, Quant32, T2, T3, T4,
     TQ1_0, TQ2_0,
 };
-use crate::isa::memory::{load, store};
+use crate::isa::memory::store;
 use crate::isa::neon::{Dot, Neon, proven};
 use crate::registry::Format;
 use std::arch::aarch64::*;
@@ -101,8 +101,12 @@ impl<D: Dot> Neon<D> {
     proven! {
         fn no_sum(self) -> int32x4_t { vdupq_n_s32(0) }
         fn no_floats(self) -> float32x4_t { vdupq_n_f32(0.0) }
-        /// The f16 of four rows.
-        fn four_halves(self, bits: [u16; 4]) -> float32x4_t { vcvt_f32_f16(vreinterpret_f16_u16(load(&bits))) }
+        /// The f16 of four rows, put together in a general register: loads of lanes wait for each
+        /// other.
+        fn four_halves(self, bits: [u16; 4]) -> float32x4_t {
+            let [a, b, c, d] = bits.map(u64::from);
+            vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(a | b << 16 | c << 32 | d << 48)))
+        }
         /// The totals of four sums.
         fn four_sums(self, sums: [int32x4_t; 4]) -> int32x4_t {
             vpaddq_s32(vpaddq_s32(sums[0], sums[1]), vpaddq_s32(sums[2], sums[3]))
