@@ -88,7 +88,7 @@ fn strip<F: Quant32, D: Dot, const N: usize, const T: usize>(
         }
         let groups = GROUPS * b..n.min(GROUPS * (b + 1));
         let parts = rows.map(|four| four.map(|row| &row[groups.clone()]));
-        let x = Inputs::<T>::new(row_tile, b);
+        let x = GroupInputs::<T>::new(row_tile, b);
         for g in 0..groups.len().min(GROUPS) {
             out[0] = isa.add_group::<F, T>(out[0], &parts[0], &x, g);
             if N == 2 {
@@ -100,13 +100,13 @@ fn strip<F: Quant32, D: Dot, const N: usize, const T: usize>(
 }
 
 /// Block `b` of T activation rows, the last row in place of those that are missing.
-struct Inputs<'a, const T: usize> {
+struct GroupInputs<'a, const T: usize> {
     codes: [&'a [i8; 256]; T],
     scales: [&'a [f32; GROUPS]; T],
     sums: [&'a [i16; GROUPS]; T],
 }
 
-impl<'a, const T: usize> Inputs<'a, T> {
+impl<'a, const T: usize> GroupInputs<'a, T> {
     #[inline(always)]
     fn new(row_tile: &RowTile<'a>, b: usize) -> Self {
         let x = row_tile.x.q8_32();
@@ -133,7 +133,7 @@ impl<D: Dot> Neon<D> {
         self,
         mut out: [float32x4_t; T],
         rows: &[&[F::Block]; 4],
-        x: &Inputs<'_, T>,
+        x: &GroupInputs<'_, T>,
         g: usize,
     ) -> [float32x4_t; T] {
         let blocks = [&rows[0][g], &rows[1][g], &rows[2][g], &rows[3][g]];

@@ -75,19 +75,19 @@ fn four_rows<F: KQuant, D: Dot, const T: usize>(
         }
         let blocks = [&rows[0][b], &rows[1][b], &rows[2][b], &rows[3][b]];
         let four = FourBlocks::<F, D>::new(isa, blocks);
-        out = isa.add_blocks(out, &four, &Inputs::new(row_tile, b));
+        out = isa.add_blocks(out, &four, &BlockInputs::new(row_tile, b));
     }
     out
 }
 
 /// Block `b` of T activation rows, the last row in place of those that are missing.
-struct Inputs<'a, const T: usize> {
+struct BlockInputs<'a, const T: usize> {
     codes: [&'a [i8; 256]; T],
     scales: [f32; T],
     sums: [&'a Sums; T],
 }
 
-impl<'a, const T: usize> Inputs<'a, T> {
+impl<'a, const T: usize> BlockInputs<'a, T> {
     #[inline(always)]
     fn new(row_tile: &RowTile<'a>, b: usize) -> Self {
         let x = row_tile.x.q8_256();
@@ -153,7 +153,7 @@ impl<D: Dot> Neon<D> {
         self,
         mut out: [float32x4_t; T],
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [float32x4_t; T] {
         let sums = if T == 1 {
             self.sums_in_turn(four, x)
@@ -191,7 +191,7 @@ impl<D: Dot> Neon<D> {
     fn sums_in_turn<F: KQuant, const T: usize>(
         self,
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [[int32x4_t; T]; 4] {
         let sums = [
             self.first_sums(0, four, x),
@@ -217,10 +217,11 @@ impl<D: Dot> Neon<D> {
     fn sums_of_each<F: KQuant, const T: usize>(
         self,
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [[int32x4_t; T]; 4] {
         let mut sums = [[self.no_sum(); T]; 4];
         for i in 0..4 {
+            self.fence();
             let mut of_row = self.first_sums(i, four, x);
             of_row = self.add_groups_of::<F, T, 0>(of_row, i, four, x);
             of_row = self.add_groups_of::<F, T, 1>(of_row, i, four, x);
@@ -243,7 +244,7 @@ impl<D: Dot> Neon<D> {
         self,
         i: usize,
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [int32x4_t; T] {
         let mut sums = [self.no_sum(); T];
         if F::OFFSET != 0 && !is_signed::<F>() {
@@ -261,7 +262,7 @@ impl<D: Dot> Neon<D> {
         self,
         sums: [[int32x4_t; T]; 4],
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [[int32x4_t; T]; 4] {
         [
             self.add_groups_of::<F, T, P>(sums[0], 0, four, x),
@@ -278,7 +279,7 @@ impl<D: Dot> Neon<D> {
         mut sums: [int32x4_t; T],
         i: usize,
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [int32x4_t; T] {
         let block = four.blocks[i];
         if is_signed::<F>() {
@@ -315,7 +316,7 @@ impl<D: Dot> Neon<D> {
         mut sums: [int32x4_t; T],
         i: usize,
         four: &FourBlocks<'_, F, D>,
-        x: &Inputs<'_, T>,
+        x: &BlockInputs<'_, T>,
     ) -> [int32x4_t; T] {
         let first = F::signed_codes(self, four.blocks[i], 2 * P);
         let second = F::signed_codes(self, four.blocks[i], 2 * P + 1);
@@ -330,15 +331,21 @@ impl<D: Dot> Neon<D> {
         sums
     }
 
-    /// `sum`, hidden from the compiler: it would add up all products of a block at its end, and spill
+    /// Keeps loads behind it: activations are the same for all rows, and the compiler would widen
+    /// them once, more than the registers hold.
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: no instruction.
+        unsafe { asm!("", options(nostack, preserves_flags)) }
+    }
+
+    /// `sum`, hidden from the compiler: it would add all products of a block at its end, and spill
     /// them until then.
     #[inline(always)]
     fn so_far(self, sum: int32x4_t) -> int32x4_t {
         let mut out = sum;
         // SAFETY: no instruction.
-        unsafe {
-            asm!("// {out:v}", out = inout(vreg) out, options(pure, nomem, nostack, preserves_flags))
-        }
+        unsafe { asm!("// {out:v}", out = inout(vreg) out, options(pure, nomem, nostack)) }
         out
     }
 
@@ -349,7 +356,13 @@ impl<D: Dot> Neon<D> {
             if half == 0 { vmovl_s16(vget_low_s16(wide)) } else { vmovl_high_s16(wide) }
         }
         /// `acc` and number `i` of `scales` times `sums`.
-        fn add_product(self, acc: int32x4_t, sums: int32x4_t, scales: int32x4_t, i: usize) -> int32x4_t {
+        fn add_product(
+            self,
+            acc: int32x4_t,
+            sums: int32x4_t,
+            scales: int32x4_t,
+            i: usize
+        ) -> int32x4_t {
             vmlaq_s32(acc, sums, splat_lane(scales, i))
         }
     }

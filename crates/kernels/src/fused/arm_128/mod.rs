@@ -1,10 +1,9 @@
 //! As `gemv.rs`, for the 128-bit registers of ARM: one activation row or a few times a row tile.
 //!
 //! It refuses to know how bytes are multiplied ([`Dot`]). The one idea: four weight rows in turn,
-//! written out. Processors of boards execute in order, and a vector instruction of theirs takes
-//! several cycles, so that a product that waits for the one before it is a cycle lost; and loops
-//! over rows are left rolled. Formats with signs of their own or sub-blocks of other kinds take
-//! `gemv.rs`.
+//! written out. Processors of boards execute in order, and their vector instructions take several
+//! cycles, so that cycles are lost where a product waits for the one before it; and loops over rows
+//! are left rolled. Formats with signs of their own or other sub-blocks take `gemv.rs`.
 
 mod blocks_32;
 mod codes;
@@ -114,7 +113,9 @@ impl<D: Dot> Neon<D> {
         fn times_k(self, d: float32x4_t, k: f32) -> float32x4_t {
             if k == 1.0 { d } else { vmulq_n_f32(d, k) }
         }
-        fn scaled(self, d: float32x4_t, sums: int32x4_t) -> float32x4_t { vmulq_f32(d, vcvtq_f32_s32(sums)) }
+        fn scaled(self, d: float32x4_t, sums: int32x4_t) -> float32x4_t {
+            vmulq_f32(d, vcvtq_f32_s32(sums))
+        }
         fn minus(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vsubq_f32(x, y) }
         /// `out + dx·v`.
         fn add_times(self, out: float32x4_t, v: float32x4_t, dx: f32) -> float32x4_t {
