@@ -9,6 +9,9 @@
 //! It refuses to know where the fields of a block are (`format/`). The one idea: sums of four rows
 //! are added across lanes together, where they still have 16 bits.
 
+// Indices name rows that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
 use super::{by_few_rows, store_columns};
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::NextTile;
