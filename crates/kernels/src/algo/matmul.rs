@@ -3,7 +3,7 @@
 //! | | one activation row, or as many as `few` says | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
-//! | vectors | `gemv.rs`: codes never leave the registers; T types of ARM: `fused/arm_128`; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
+//! | vectors | `gemv.rs`: codes never leave the registers; ARM: `fused/arm_128` for most; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `fused/x86_512` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 

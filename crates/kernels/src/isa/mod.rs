@@ -153,19 +153,6 @@ pub(crate) trait Wide: Row {
         scales: Self::S,
         g: usize,
     ) -> Self::A;
-    /// As [`Self::dot_scaled`] of codes at most 63, all 32 with one of
-    /// [`Self::scales_of_32`].
-    #[inline(always)]
-    fn dot_scaled_32(
-        self,
-        acc: Self::A,
-        codes: Self::V,
-        x: &[i8; 32],
-        scales: Self::S,
-        g: usize,
-    ) -> Self::A {
-        self.dot_scaled(acc, codes, x, scales, g)
-    }
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
     fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {
