@@ -49,7 +49,8 @@ fn multiply(w: Matrix<'_>, x: &[f32]) {
             mode: Store::Set,
         };
         k.matmul(&pool(1), &a, &mut [job]);
-        assert!(out.iter().all(|y| y.is_finite()), "{k:?} {w:?}");
+        let are_finite = out.iter().all(|y| y.is_finite());
+        assert!(are_finite, "{k:?} {} {}", w.tensor_type(), w.d_in());
     }
 }
 

@@ -20,10 +20,10 @@ macro_rules! vectors {
         static $table: Table = Table {
             gate: {
                 unsafe fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
+                    // SAFETY: as above.
+                    let isa = unsafe { Rvv::<$long>::assume() };
                     match activation {
-                        // SAFETY: as above.
-                        Activation::Silu => unsafe { Rvv::<$long>::assume() }
-                            .silu_products(gate, up),
+                        Activation::Silu => isa.silu_products(gate, up),
                         _ => gate::gate(activation, gate, up),
                     }
                 }

@@ -55,7 +55,8 @@ impl AttnBuffers<'_> {
     /// The score of head `h` and the key `row` at position `p`.
     #[inline(always)]
     fn score<I: Pairs>(&self, isa: I, rows: KvRows, h: usize, row: &[u8], p: usize) -> f32 {
-        let (codes, q) = (row.as_chunks().0, &self.pairs.q[h * self.pairs.width..]);
+        let codes = row.as_chunks().0;
+        let q = &self.pairs.q[h * self.pairs.width..];
         let mut score = 0.0;
         for j in 0..rows.n_sections() {
             let section = rows.section(j);

@@ -1,4 +1,5 @@
-//! Row tiles with the vectors of RISC-V: one weight row times one activation row after the other.
+//! Row tiles with the vectors of RISC-V: one weight row times one activation row after the other,
+//! or many activation rows times a panel (`panel.rs`).
 //!
 //! ```text
 //! for each activation row, for each weight row:
@@ -7,20 +8,22 @@
 //!         d, dmin = their factors, widened together                         rule.rs
 //!         out += the f32 rule of each, by an ordered sum                    rule.rs
 //! ```
-//! Formats without sums here are decoded by the plain code, which multiplies with vectors. Float
+//! Formats without sums here are decoded by the plain code, and multiplied with vectors. Float
 //! weights have a loop of their own (`floats.rs`).
 //!
 //! It refuses to know how long a vector is. The one idea: no result leaves the vector unit before
 //! all blocks are summed, because each step from there to a scalar register waits for it.
 
 mod floats;
+mod panel;
 mod rule;
 mod sums;
+mod unpack;
 
 use crate::activations::{Codes, Quants, Sums};
 use crate::algo::matmul::{MatMul, RowTile};
 use crate::algo::{float, gemm, measure};
-use crate::format::{FloatFormat, KQuant, Q4_0, Q4_K, Q6_K, Q8_0, Quant32};
+use crate::format::{FloatFormat, KQuant, Q4_0, Q4_K, Q6_K, Q8_0, Quant32, Second};
 use crate::isa::rvv::Rvv;
 use crate::registry::Format;
 
@@ -159,9 +162,15 @@ impl Summed32<34> for Q8_0 {
     }
 }
 
+/// Activation rows from which on a panel takes less time than row by row.
+const MANY: usize = 4;
+
 impl<const LONG: bool> MatMul for Rvv<LONG> {
     #[inline(always)]
     fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
+        if row_tile.rows.len() >= MANY {
+            return panel::k_quant::<F, LONG>(self, row_tile);
+        }
         match F::FORMAT {
             Format::Q4_K => k_quant::<Q4_K, LONG, _>(self, row_tile),
             Format::Q6_K => k_quant::<Q6_K, LONG, _>(self, row_tile),
@@ -171,6 +180,9 @@ impl<const LONG: bool> MatMul for Rvv<LONG> {
 
     #[inline(always)]
     fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
+        if row_tile.rows.len() >= MANY && F::SECOND != Second::Scale {
+            return panel::quant_32::<F, LONG>(self, row_tile);
+        }
         match F::FORMAT {
             Format::Q4_0 => quant_32::<Q4_0, LONG, _>(self, row_tile),
             Format::Q8_0 => quant_32::<Q8_0, LONG, _>(self, row_tile),

@@ -64,7 +64,7 @@ impl<const LONG: bool> Rvv<LONG> {
     #[inline(always)]
     pub(super) fn dot_of_codes<const N: usize>(self, w: &[i16; N], x: &[i8; N]) -> i32 {
         const { assert!(N > 0) };
-        let sum;
+        let sum: i32;
         // SAFETY: the token proves vectors; reads `N` elements of both arrays.
         unsafe {
             vector!(
@@ -315,7 +315,7 @@ impl<const LONG: bool> Rvv<LONG> {
         if row.is_empty() || !row.as_ptr().cast::<i16>().is_aligned() {
             return plain_dot(row, x);
         }
-        let sum;
+        let sum: i32;
         // SAFETY: the token proves vectors; reads `n` aligned elements of 16 bits of both slices,
         // which have as many.
         unsafe {

@@ -17,6 +17,7 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
             _ => "gemv",
         };
         let many = match alone {
+            "gemm" if k.isa().starts_with("rvv") => "riscv_v::panel",
             "gemm" => "gemm",
             _ if cfg!(feature = "avx512") || cfg!(not(target_arch = "x86_64")) => "panel",
             _ => "gemv",
@@ -24,6 +25,7 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
         let n_few = match alone {
             "x86_512::trellis" | "x86_256::trellis" => 8,
             "arm_128::trellis" if cfg!(feature = "avx512") => 4,
+            "gemm" if k.isa().starts_with("rvv") => 3,
             _ => 1,
         };
         for d_in in [512, 576, 96] {
