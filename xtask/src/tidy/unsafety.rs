@@ -161,7 +161,7 @@ mod tests {
         for path in [
             ISA,
             "crates/kernels/src/table/",
-    "crates/kernels/src/table.rs",
+            "crates/kernels/src/table.rs",
             "crates/store/src/os/unix.rs",
             "crates/kernels/src/pool/park.rs",
         ] {

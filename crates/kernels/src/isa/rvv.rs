@@ -8,12 +8,14 @@
 //! registers as these fill at 128 bits, or at 256 bits where vectors are so `LONG`. Then the same
 //! code is right for every length, and never reads an element that is not there.
 
+mod detect;
 pub(crate) mod rows;
 
 use super::scalar::Scalar;
 use super::{CodeRows, Codes, Flat, Floats, KeyCodes, PairCodes, Pairs, Row};
-use std::arch::asm;
 use std::ops::Range;
+
+pub(crate) use detect::vector_bits;
 
 /// A block of assembly with vectors: lines, then operands, each with a comma behind it.
 ///
@@ -73,33 +75,6 @@ impl<const LONG: bool> Rvv<LONG> {
     pub(crate) const unsafe fn assume() -> Self {
         Self(())
     }
-}
-
-/// Bits of a vector; 0 without V 1.0.
-///
-/// Old kernels report the draft 0.7.1 of boards with a C906 or C910 as V, too. The draft knows no
-/// rule for elements behind the last one, and answers `vtype` with a rule by an error: its top bit.
-pub(crate) fn vector_bits() -> usize {
-    if !std::arch::is_riscv_feature_detected!("v") {
-        return 0;
-    }
-    let bytes: usize;
-    let vtype: isize;
-    // SAFETY: the system says that there are vectors; both versions have these two instructions,
-    // which touch no memory.
-    unsafe {
-        asm!(
-            ".option push",
-            ".option arch, +v",
-            "vsetvli {bytes}, zero, e8, m1, ta, ma",
-            "csrr {vtype}, vtype",
-            ".option pop",
-            bytes = out(reg) bytes,
-            vtype = out(reg) vtype,
-            options(nomem, nostack)
-        );
-    }
-    if vtype < 0 { 0 } else { 8 * bytes }
 }
 
 /// Methods of [`Scalar`].

@@ -14,14 +14,14 @@ macro_rules! vectors {
             $name,
             16,
             // SAFETY: the functions of this table are only called after `tables` found the length.
-            unsafe { Rvv::<$long>::assume() },
+            unsafe { Rvv::<{ $long }>::assume() },
             []
         );
         static $table: Table = Table {
             gate: {
                 unsafe fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                     // SAFETY: as above.
-                    let isa = unsafe { Rvv::<$long>::assume() };
+                    let isa = unsafe { Rvv::<{ $long }>::assume() };
                     match activation {
                         Activation::Silu => isa.silu_products(gate, up),
                         _ => gate::gate(activation, gate, up),

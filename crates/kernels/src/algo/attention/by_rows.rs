@@ -123,7 +123,10 @@ impl AttnBuffers<'_> {
 }
 
 /// The positions in both ranges, cut where groups end.
-fn groups(run: &Range<usize>, visible: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+fn groups(
+    run: &Range<usize>,
+    visible: &Range<usize>,
+) -> impl Iterator<Item = Range<usize>> + use<> {
     let mut start = run.start.max(visible.start);
     let end = run.end.min(visible.end);
     std::iter::from_fn(move || {

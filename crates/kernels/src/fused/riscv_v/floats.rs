@@ -23,7 +23,7 @@ struct Operands<'a> {
     x: &'a [[f32; LANES]],
 }
 
-/// Multiplies a row tile of F16, BF16 or F32.
+/// Multiplies a row tile of float weights.
 #[inline(always)]
 pub(super) fn float<F: FloatFormat, const LONG: bool>(isa: Rvv<LONG>, row_tile: RowTile<'_>) {
     let x = row_tile.x;

@@ -22,7 +22,7 @@ mod unpack;
 
 use crate::activations::{Codes, Quants, Sums};
 use crate::algo::matmul::{MatMul, RowTile};
-use crate::algo::{float, gemm, measure};
+use crate::algo::{gemm, measure};
 use crate::format::{FloatFormat, KQuant, Q4_0, Q4_K, Q6_K, Q8_0, Quant32, Second};
 use crate::isa::rvv::Rvv;
 use crate::registry::Format;
@@ -192,10 +192,7 @@ impl<const LONG: bool> MatMul for Rvv<LONG> {
 
     #[inline(always)]
     fn float<F: FloatFormat>(self, row_tile: RowTile<'_>) {
-        match row_tile.w.format() {
-            Format::F16 | Format::BF16 | Format::F32 => floats::float::<F, LONG>(self, row_tile),
-            _ => float::float::<F, 1, 2>(self, row_tile),
-        }
+        floats::float::<F, LONG>(self, row_tile);
     }
 
     #[inline(always)]
@@ -223,10 +220,7 @@ fn for_each_product(row_tile: RowTile<'_>, product: impl Fn(&[u8], usize) -> f32
 
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
-fn k_quant<F: Summed<B>, const LONG: bool, const B: usize>(
-    isa: Rvv<LONG>,
-    row_tile: RowTile<'_>,
-) {
+fn k_quant<F: Summed<B>, const LONG: bool, const B: usize>(isa: Rvv<LONG>, row_tile: RowTile<'_>) {
     let x = row_tile.x.q8_256();
     for_each_product(row_tile, |row, t| k_quant_row::<F, LONG, B>(isa, row, x, t));
 }
@@ -266,7 +260,9 @@ fn quant_32<F: Summed32<B>, const LONG: bool, const B: usize>(
     row_tile: RowTile<'_>,
 ) {
     let x = row_tile.x.q8_32();
-    for_each_product(row_tile, |row, t| quant_32_row::<F, LONG, B>(isa, row, x, t));
+    for_each_product(row_tile, |row, t| {
+        quant_32_row::<F, LONG, B>(isa, row, x, t)
+    });
 }
 
 /// One product.

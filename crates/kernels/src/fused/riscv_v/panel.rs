@@ -108,10 +108,7 @@ fn places<S: Copy + Send, M: Copy + Send>(
 
 /// The results of the row tile from activation row `t` on.
 #[inline(always)]
-fn outs<'a>(
-    row_tile: &'a mut RowTile<'_>,
-    t: usize,
-) -> impl Iterator<Item = &'a mut [f32; ROWS]> {
+fn outs<'a>(row_tile: &'a mut RowTile<'_>, t: usize) -> impl Iterator<Item = &'a mut [f32; ROWS]> {
     let outs = row_tile.acc[t * row_tile.width..].chunks_exact_mut(row_tile.width);
     outs.map(|out| out.first_chunk_mut().expect("as wide as a panel"))
 }
@@ -147,7 +144,10 @@ fn add_groups<const LONG: bool>(
 ) {
     let x = row_tile.x.q8_32();
     let at = places(x, row_tile, b, t);
-    for (j, w) in panel.w.as_chunks::<32>().0[..panel.n_groups].iter().enumerate() {
+    for (j, w) in panel.w.as_chunks::<32>().0[..panel.n_groups]
+        .iter()
+        .enumerate()
+    {
         let isums = isa.panel_sums(w, at.map(|at| &x.codes[at].0[32 * j..][..32]));
         for ((out, isum), at) in outs(row_tile, t).zip(&isums).zip(at) {
             let sum = f32::from(x.sums[at][j]);
@@ -179,20 +179,20 @@ impl<const LONG: bool> Rvv<LONG> {
                 ".irp k, 0, 2, 4, 6",
                 "vle16.v v0, ({w})",
                 "addi {w}, {w}, 32",
-                "lb {a}, \k({x0})",
-                "lb {b}, \k({x1})",
-                "lb {c}, \k({x2})",
-                "lb {d}, \k({x3})",
+                "lb {a}, \\k({x0})",
+                "lb {b}, \\k({x1})",
+                "lb {c}, \\k({x2})",
+                "lb {d}, \\k({x3})",
                 "vle16.v v2, ({w})",
                 "addi {w}, {w}, 32",
                 "vwmacc.vx v8, {a}, v0",
                 "vwmacc.vx v12, {b}, v0",
                 "vwmacc.vx v16, {c}, v0",
                 "vwmacc.vx v20, {d}, v0",
-                "lb {a}, \k+1({x0})",
-                "lb {b}, \k+1({x1})",
-                "lb {c}, \k+1({x2})",
-                "lb {d}, \k+1({x3})",
+                "lb {a}, \\k+1({x0})",
+                "lb {b}, \\k+1({x1})",
+                "lb {c}, \\k+1({x2})",
+                "lb {d}, \\k+1({x3})",
                 "vwmacc.vx v8, {a}, v2",
                 "vwmacc.vx v12, {b}, v2",
                 "vwmacc.vx v16, {c}, v2",
@@ -206,7 +206,7 @@ impl<const LONG: bool> Rvv<LONG> {
                 "bnez {n}, 2b",
                 "vsetivli zero, 16, {words}",
                 ".irp p, 8, 12, 16, 20",
-                "vse32.v v\p, ({out})",
+                "vse32.v v\\p, ({out})",
                 "addi {out}, {out}, 64",
                 ".endr";
                 halves = const Self::HALVES_16,

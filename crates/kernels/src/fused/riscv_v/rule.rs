@@ -19,11 +19,7 @@ impl<const LONG: bool> Rvv<LONG> {
     /// The f16 at byte `at` of each block, at most [`AT_ONCE`], widened as
     /// [`widen_f16`](crate::format::float::widen_f16) does it.
     #[inline(always)]
-    pub(super) fn factors<const B: usize>(
-        self,
-        blocks: &[[u8; B]],
-        at: usize,
-    ) -> [f32; AT_ONCE] {
+    pub(super) fn factors<const B: usize>(self, blocks: &[[u8; B]], at: usize) -> [f32; AT_ONCE] {
         let mut out = [0.0; AT_ONCE];
         assert!(at + 2 <= B && (1..=AT_ONCE).contains(&blocks.len()));
         // SAFETY: the token proves vectors; reads two bytes of each block, and writes as many

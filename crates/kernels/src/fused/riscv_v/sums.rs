@@ -160,7 +160,10 @@ impl<const LONG: bool> Rvv<LONG> {
     #[inline(always)]
     pub(super) fn q4_k(self, blocks: &[[u8; 144]], x: Inputs<'_>, out: &mut BlockSums) {
         x.assert_has(blocks.len());
-        let sums = x.sums.as_ptr().wrapping_byte_add(offset_of!(Sums, of_32.whole));
+        let sums = x
+            .sums
+            .as_ptr()
+            .wrapping_byte_add(offset_of!(Sums, of_32.whole));
         // SAFETY: the token proves vectors; reads whole blocks, and as many of codes and sums
         // `stride` apart, which were just counted; writes as many sums, at most those of arrays.
         unsafe {

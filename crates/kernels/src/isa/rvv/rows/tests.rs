@@ -125,7 +125,10 @@ fn products_of_codes_are_exact() {
 /// Bytes of codes, and pairs of as many.
 fn codes(random: &mut Random, n: usize) -> (Vec<u8>, Vec<i32>) {
     let bytes = (0..2 * n + 1).map(|_| random.next() as u8).collect();
-    (bytes, (0..n.div_ceil(2)).map(|_| random.next() as i32).collect())
+    (
+        bytes,
+        (0..n.div_ceil(2)).map(|_| random.next() as i32).collect(),
+    )
 }
 
 #[test]
