@@ -214,13 +214,13 @@ impl<const LONG: bool> Pairs for Rvv<LONG> {
 /// The token for any vectors, if this CPU has them.
 #[cfg(test)]
 pub(crate) fn any() -> Option<Rvv<false>> {
-    // SAFETY: this is what was asked.
+    // SAFETY: they have so many bits.
     (vector_bits() >= 128).then(|| unsafe { Rvv::assume() })
 }
 
 /// The token for vectors of at least 256 bits, if this CPU has them.
 #[cfg(test)]
 pub(crate) fn long() -> Option<Rvv<true>> {
-    // SAFETY: this is what was asked.
+    // SAFETY: they have so many bits.
     (vector_bits() >= 256).then(|| unsafe { Rvv::assume() })
 }

@@ -41,7 +41,7 @@ struct BlockSums {
 
 /// The blocks of an activation row that meet consecutive blocks of weights.
 #[derive(Clone, Copy)]
-struct Inputs<'a> {
+struct BlockInputs<'a> {
     /// From the first block on.
     codes: &'a [Codes],
     /// From the first block on.
@@ -52,7 +52,7 @@ struct Inputs<'a> {
     stride: usize,
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> BlockInputs<'a> {
     /// Blocks from `b` on of row `t`.
     #[inline(always)]
     fn new(x: &'a Quants<f32, Sums>, b: usize, t: usize) -> Self {
@@ -87,7 +87,7 @@ trait Summed<const B: usize>: KQuant<Block = [u8; B]> {
     fn sums<const LONG: bool>(
         isa: Rvv<LONG>,
         blocks: &[[u8; B]],
-        x: Inputs<'_>,
+        x: BlockInputs<'_>,
         out: &mut BlockSums,
     );
 }
@@ -99,7 +99,7 @@ impl Summed<144> for Q4_K {
     fn sums<const LONG: bool>(
         isa: Rvv<LONG>,
         blocks: &[[u8; 144]],
-        x: Inputs<'_>,
+        x: BlockInputs<'_>,
         out: &mut BlockSums,
     ) {
         isa.q4_k(blocks, x, out);
@@ -113,7 +113,7 @@ impl Summed<210> for Q6_K {
     fn sums<const LONG: bool>(
         isa: Rvv<LONG>,
         blocks: &[[u8; 210]],
-        x: Inputs<'_>,
+        x: BlockInputs<'_>,
         out: &mut BlockSums,
     ) {
         isa.q6_k(blocks, x, out);
@@ -239,7 +239,7 @@ fn k_quant_row<F: Summed<B>, const LONG: bool, const B: usize>(
         bias: [0; AT_ONCE],
     };
     for (i, blocks) in F::blocks(row).chunks(AT_ONCE).enumerate() {
-        let inputs = Inputs::new(x, i * AT_ONCE, t);
+        let inputs = BlockInputs::new(x, i * AT_ONCE, t);
         F::sums(isa, blocks, inputs, &mut sums);
         let factors = [
             isa.factors(blocks, F::D_AT),

@@ -3,7 +3,7 @@
 //! It refuses to know formats. The one idea: an ordered sum of a vector (`vfredosum`) adds one
 //! element after the other, as the rules want it, and rounds after each.
 
-use super::{AT_ONCE, BlockSums, GROUPS, Inputs};
+use super::{AT_ONCE, BlockInputs, BlockSums, GROUPS};
 use crate::isa::rvv::{Rvv, vector};
 
 /// A block of activations that groups of 32 weights meet.
@@ -76,7 +76,7 @@ impl<const LONG: bool> Rvv<LONG> {
         n: usize,
         sums: &BlockSums,
         factors: &[[f32; AT_ONCE]; 2],
-        x: Inputs<'_>,
+        x: BlockInputs<'_>,
     ) -> f32 {
         x.assert_has(n);
         let mut out = out;

@@ -9,7 +9,7 @@
 //! It refuses to know floats. The one idea: codes lie in memory as they are multiplied, 16 or 32 of
 //! one group in consecutive bytes, so no instruction moves an element to another lane.
 
-use super::{BlockSums, Codes, GROUPS, Inputs};
+use super::{BlockInputs, BlockSums, Codes, GROUPS};
 use crate::activations::Sums;
 use crate::isa::rvv::{Rvv, vector};
 use std::mem::offset_of;
@@ -158,7 +158,7 @@ impl<const LONG: bool> Rvv<LONG> {
     /// in the low six bits of the first and second word, the others four bits in the third word and
     /// two atop the first and second.
     #[inline(always)]
-    pub(super) fn q4_k(self, blocks: &[[u8; 144]], x: Inputs<'_>, out: &mut BlockSums) {
+    pub(super) fn q4_k(self, blocks: &[[u8; 144]], x: BlockInputs<'_>, out: &mut BlockSums) {
         x.assert_has(blocks.len());
         let sums = x
             .sums
@@ -264,7 +264,7 @@ impl<const LONG: bool> Rvv<LONG> {
     /// Two scales belong to 32 products: the first multiplies all, its difference from the second
     /// those of the upper half.
     #[inline(always)]
-    pub(super) fn q6_k(self, blocks: &[[u8; 210]], x: Inputs<'_>, out: &mut BlockSums) {
+    pub(super) fn q6_k(self, blocks: &[[u8; 210]], x: BlockInputs<'_>, out: &mut BlockSums) {
         x.assert_has(blocks.len());
         // SAFETY: as `q4_k`.
         unsafe {

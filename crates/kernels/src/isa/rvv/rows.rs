@@ -12,11 +12,11 @@ use std::ops::Range;
 
 /// The bits of infinity.
 const INFINITY: u32 = f32::INFINITY.to_bits();
-/// What is added to `n << 23` to make the bits of `2^n`.
+/// Makes the bits of `2^n` of `n << 23`, when added.
 const ONE: u32 = 1_f32.to_bits();
 
-/// [`vector!`] with `e^x` as `y·2^n` in the middle: of `x` in `v4` it makes `y` in `v16`, `n` in the
-/// lower bits of `v8`, and anything in `v12`.
+/// [`vector!`] with `e^x` as `y·2^n` in the middle: of `x` in `v4` it makes `y` in `v16` and `n` in
+/// the lower bits of `v8`. It overwrites `v12`.
 macro_rules! exponential {
     ([$($before:literal),+ $(,)?], [$($after:literal),+ $(,)?], $($operand:tt)*) => {
         vector!(
@@ -368,8 +368,8 @@ impl<const LONG: bool> Rvv<LONG> {
         for (i, sums) in sums.chunks_mut(32).enumerate() {
             let codes = bytes.as_ptr().wrapping_add(64 * i);
             // SAFETY: the token proves vectors; reads as many weights as there are positions and,
-            // `row_bytes` apart, as many codes as there are sums, all of which were found above to
-            // be there and aligned; reads and writes the sums.
+            // `row_bytes` apart, as many codes as there are sums: both were found above to be there
+            // and aligned. Reads and writes the sums.
             unsafe {
                 vector!(
                     "vsetvli zero, {columns}, {words}",
