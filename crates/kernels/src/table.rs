@@ -124,13 +124,13 @@ macro_rules! table {
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
-                    quantize::block_256(x, codes.block(b), scales.block(b), sums.block(b))
+                    quantize::block_256($isa, x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
             entry!($features quantize_32(x: &[f32], out: Row32<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
-                    quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
+                    quantize::block_32($isa, x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
     entry!($features attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>)
@@ -514,17 +514,10 @@ mod arm {
     }
 }
 
+#[cfg(target_arch = "riscv64")]
+mod riscv;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-mod wasm {
-    use super::*;
-
-    table!(SIMD128, "simd128", 16, crate::isa::wasm::Simd128, []);
-
-    /// The table that this build was made for.
-    pub(super) fn tables() -> [Option<&'static Table>; 1] {
-        [Some(&SIMD128)]
-    }
-}
+mod wasm;
 
 /// The tables that this CPU can run if they are granted, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
@@ -536,9 +529,12 @@ fn offered() -> impl Iterator<Item = &'static Table> {
     let native = arm::tables();
     #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
     let native = wasm::tables();
+    #[cfg(target_arch = "riscv64")]
+    let native = riscv::tables();
     #[cfg(not(any(
         target_arch = "x86_64",
         target_arch = "aarch64",
+        target_arch = "riscv64",
         all(target_family = "wasm", target_feature = "simd128")
     )))]
     let native: [Option<&'static Table>; 0] = [];

@@ -2,10 +2,11 @@
 //! nearest even.
 
 use crate::activations::{Codes, GroupSums, Sums};
+use crate::isa::Floats;
 
 /// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could
 /// overflow.
-pub(super) const TINY: f32 = 1e-35;
+pub(crate) const TINY: f32 = 1e-35;
 
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
 pub(super) const ROUND: f32 = 12_582_912.0;
@@ -38,7 +39,7 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
 /// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`.
 /// All zero: scale 0.
 #[inline(always)]
-fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
+pub(crate) fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let amax = largest_magnitude(x);
     if amax < TINY {
         *codes = [0; N];
@@ -99,8 +100,14 @@ fn split(whole: [i16; 16]) -> GroupSums {
 
 /// One scale for 256 values; also the sums of each 16 and each 32 codes.
 #[inline(always)]
-pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums_out: &mut Sums) {
-    *scale = quantize(x, &mut codes.0);
+pub(crate) fn block_256<I: Floats>(
+    isa: I,
+    x: &[f32; 256],
+    codes: &mut Codes,
+    scale: &mut f32,
+    sums_out: &mut Sums,
+) {
+    *scale = isa.quantize(x, &mut codes.0);
     let halves = halves(&codes.0);
     let (mut of_16, mut of_32) = ([0; 16], [0; 16]);
     for i in 0..16 {
@@ -118,7 +125,8 @@ pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums
 
 /// One scale for each 32 of 256 values; also the sum of each 32 codes.
 #[inline(always)]
-pub(crate) fn block_32(
+pub(crate) fn block_32<I: Floats>(
+    isa: I,
     x: &[f32; 256],
     codes: &mut Codes,
     scales: &mut [f32; 8],
@@ -130,7 +138,7 @@ pub(crate) fn block_32(
         .iter()
         .zip(codes.0.as_chunks_mut::<32>().0);
     for ((x, codes), scale) in parts.zip(scales) {
-        *scale = quantize(x, codes);
+        *scale = isa.quantize(x, codes);
     }
     *sum = sums_of_32(&codes.0);
 }

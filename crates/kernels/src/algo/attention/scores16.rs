@@ -71,6 +71,10 @@ impl AttnBuffers<'_> {
         n: usize,
         chunk: &Chunk,
     ) {
+        #[cfg(target_arch = "riscv64")]
+        if I::BY_ROWS {
+            return self.scores_of_rows(isa, query, n, chunk);
+        }
         let keys = query.kv.stored_keys();
         let visible = &chunk.visible;
         let stored = query.stored(chunk, keys);
