@@ -514,17 +514,10 @@ mod arm {
     }
 }
 
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+mod armv7;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-mod wasm {
-    use super::*;
-
-    table!(SIMD128, "simd128", 16, crate::isa::wasm::Simd128, []);
-
-    /// The table that this build was made for.
-    pub(super) fn tables() -> [Option<&'static Table>; 1] {
-        [Some(&SIMD128)]
-    }
-}
+mod wasm;
 
 /// The tables that this CPU can run if they are granted, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
@@ -534,11 +527,14 @@ fn offered() -> impl Iterator<Item = &'static Table> {
     let native = x86::tables();
     #[cfg(target_arch = "aarch64")]
     let native = arm::tables();
+    #[cfg(all(target_arch = "arm", target_os = "linux"))]
+    let native = armv7::tables();
     #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
     let native = wasm::tables();
     #[cfg(not(any(
         target_arch = "x86_64",
         target_arch = "aarch64",
+        all(target_arch = "arm", target_os = "linux"),
         all(target_family = "wasm", target_feature = "simd128")
     )))]
     let native: [Option<&'static Table>; 0] = [];
