@@ -43,8 +43,8 @@
 //! `neon`; on WebAssembly `simd128`, if the module is built with it. [`Kernels::detect`] takes the
 //! first of these that the CPU has.
 //!
-//! `unsafe` lives in `isa/`, `fused/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is
-//! safe code.
+//! `unsafe` lives in `isa/`, `fused/`, `table.rs`, `table/`, `pool.rs` and `tiles.rs`; everything
+//! else is safe code.
 
 // Elsewhere the plain loops are all there is, and what only vectors use is compiled but not called.
 #![cfg_attr(

@@ -206,7 +206,8 @@ macro_rules! table {
 /// everything else with it.
 #[cfg(any(
     all(target_arch = "x86_64", feature = "avx512"),
-    target_arch = "aarch64"
+    target_arch = "aarch64",
+    all(target_arch = "arm", target_os = "linux")
 ))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {

@@ -20,6 +20,8 @@ use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
 #[cfg(target_arch = "aarch64")]
 use crate::fused::arm_128;
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+use crate::{fused::armv7, isa::armv7::Armv7};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::fused::{x86_256, x86_512};
 use crate::isa::scalar::Scalar;
@@ -92,6 +94,30 @@ impl MatMul for Scalar {
     #[inline(always)]
     fn dots(self, rounds: usize) -> u64 {
         measure::dots_of_arrays(self, rounds)
+    }
+}
+
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+impl MatMul for Armv7 {
+    #[inline(always)]
+    fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
+        armv7::k_quant::<F>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
+        armv7::quant_32::<F>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn float<F: FloatFormat>(self, row_tile: RowTile<'_>) {
+        float::float::<F, 1, 2>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn dots(self, rounds: usize) -> u64 {
+        self.multiply_registers(rounds);
+        64 * rounds as u64
     }
 }
 

@@ -1,30 +1,36 @@
-//! 32-bit ARM: the table of NEON, which has assembly for what takes the time of a token, the formats
-//! of most files and attention; everything else is the plain code.
+//! 32-bit ARM: the table of NEON. Plain code are what it lacks in time, not in bits: float weights
+//! without VFPv4, norms, rope, gates, scans.
 
 use super::*;
 use crate::fused::armv7;
-use crate::isa::armv7 as isa;
+use crate::isa::armv7::{self as isa, Armv7};
 
-/// NEON, with the plain loops for F16.
+table_with_products!(
+    PRODUCTS,
+    "neon",
+    // SAFETY: the functions of this table are only called after `tables` found the feature.
+    unsafe { Armv7::assume() },
+    [],
+    SCALAR
+);
+
+/// NEON alone: Cortex-A8 and A9.
 static NEON: Table = {
-    let mut row_tiles = SCALAR.row_tiles;
-    row_tiles[Format::Q4_0 as usize] = armv7::q4_0;
-    row_tiles[Format::Q8_0 as usize] = armv7::q8_0;
-    row_tiles[Format::Q4_K as usize] = armv7::q4_k;
-    row_tiles[Format::Q6_K as usize] = armv7::q6_k;
+    entry!([] attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>)
+        // SAFETY: as above.
+        attention::attend(unsafe { Armv7::assume() }, query, buffers, out));
     Table {
-        name: "neon",
-        row_tiles,
-        attend: isa::attend,
-        dots: isa::dots,
-        ..SCALAR
+        quantize_256: isa::quantize_256,
+        quantize_32: isa::quantize_32,
+        attend,
+        ..PRODUCTS
     }
 };
 
-/// NEON where VFPv4 widens f16: Cortex-A7, A15 and all later ones.
+/// NEON where VFPv4 widens f16: Cortex-A5, A7, A15 and all later ones.
 static NEON_VFPV4: Table = {
     let mut row_tiles = NEON.row_tiles;
-    row_tiles[Format::F16 as usize] = armv7::f16;
+    row_tiles[Format::F16 as usize] = armv7::halves;
     Table { row_tiles, ..NEON }
 };
 

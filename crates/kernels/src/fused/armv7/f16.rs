@@ -18,7 +18,12 @@ const LEAST: u32 = (127 - 64) << 23;
 const INFINITY: u32 = 255 << 23;
 
 /// Multiplies a row tile.
-pub(super) fn halves(isa: Armv7, mut row_tile: RowTile<'_>) {
+///
+/// # Safety
+/// The CPU must have NEON and VFPv4.
+pub(crate) unsafe fn halves(mut row_tile: RowTile<'_>) {
+    // SAFETY: the caller's obligation.
+    let isa = unsafe { Armv7::assume() };
     while !row_tile.rows.is_empty() {
         let row = row_tile.take_rows(1);
         if stays_normal(row.x.f32_row(row.rows.start)) {

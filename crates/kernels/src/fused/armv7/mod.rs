@@ -1,4 +1,5 @@
-//! NEON of 32-bit ARM: Q4_0, Q8_0, Q4_K, Q6_K and F16 with their inner loops in assembly.
+//! NEON of 32-bit ARM: Q4_0, Q8_0, Q4_K, Q6_K and F16 with their inner loops in assembly; other
+//! formats go through `algo/gemm.rs`.
 //!
 //! ```text
 //! K-quants: for each weight row r and block b, whose header is read once
@@ -12,39 +13,42 @@
 //! again for each activation row, which is a quarter of the work: four in nineteen instructions of
 //! Q4_K. So there is no panel (`algo/panel.rs`).
 
-mod blocks_32;
 mod f16;
 mod k_quants;
+mod legacy;
+
+pub(crate) use f16::halves;
 
 use crate::activations::Sums;
+use crate::algo::gemm;
 use crate::algo::matmul::RowTile;
 use crate::format::float::widen_f16;
 use crate::format::{BlockHeader, KQuant, Q4_0, Q4_K, Q6_K, Q8_0, Quant32};
 use crate::isa::armv7::Armv7;
+use crate::registry::Format;
 
 /// Activation rows whose blocks stay in L1 together: 4 KB of codes.
 const AT_ONCE: usize = 16;
 
-/// A row tile function: the algorithm, and its format.
-macro_rules! row_tile {
-    ($name:ident, $multiply:ident $(::<$format:ident>)?) => {
-        /// Multiplies a row tile.
-        ///
-        /// # Safety
-        /// The CPU must have NEON; for F16, VFPv4, too.
-        pub(crate) unsafe fn $name(row_tile: RowTile<'_>) {
-            // SAFETY: the caller's obligation.
-            $multiply $(::<$format>)? (unsafe { Armv7::assume() }, row_tile)
-        }
-    };
+/// Multiplies a row tile of a K-quant.
+#[inline(always)]
+pub(crate) fn k_quant<F: KQuant>(isa: Armv7, row_tile: RowTile<'_>) {
+    match F::FORMAT {
+        Format::Q4_K => blocks_256::<Q4_K>(isa, row_tile),
+        Format::Q6_K => blocks_256::<Q6_K>(isa, row_tile),
+        _ => gemm::k_quant::<_, F>(isa, row_tile),
+    }
 }
-row_tile!(q4_0, quant_32::<Q4_0>);
-row_tile!(q8_0, quant_32::<Q8_0>);
-row_tile!(q4_k, k_quant::<Q4_K>);
-row_tile!(q6_k, k_quant::<Q6_K>);
-row_tile!(f16, halves);
 
-use f16::halves;
+/// Multiplies a row tile of a format with blocks of 32.
+#[inline(always)]
+pub(crate) fn quant_32<F: Quant32>(isa: Armv7, row_tile: RowTile<'_>) {
+    match F::FORMAT {
+        Format::Q4_0 => blocks_32::<Q4_0>(isa, row_tile),
+        Format::Q8_0 => blocks_32::<Q8_0>(isa, row_tile),
+        _ => gemm::quant_32::<_, F>(isa, row_tile),
+    }
+}
 
 /// A K-quant whose blocks are multiplied in assembly.
 trait Block256: KQuant {
@@ -93,14 +97,14 @@ fn for_each_block(
     }
 }
 
-fn k_quant<F: Block256>(isa: Armv7, mut row_tile: RowTile<'_>) {
+fn blocks_256<F: Block256>(isa: Armv7, mut row_tile: RowTile<'_>) {
     while !row_tile.rows.is_empty() {
-        k_quant_rows::<F>(isa, row_tile.take_rows(AT_ONCE));
+        blocks_256_of_rows::<F>(isa, row_tile.take_rows(AT_ONCE));
     }
 }
 
 /// The same of a few activation rows.
-fn k_quant_rows<F: Block256>(isa: Armv7, row_tile: RowTile<'_>) {
+fn blocks_256_of_rows<F: Block256>(isa: Armv7, row_tile: RowTile<'_>) {
     let RowTile {
         w,
         x,
@@ -127,14 +131,14 @@ fn k_quant_rows<F: Block256>(isa: Armv7, row_tile: RowTile<'_>) {
     });
 }
 
-fn quant_32<F: Block32>(isa: Armv7, mut row_tile: RowTile<'_>) {
+fn blocks_32<F: Block32>(isa: Armv7, mut row_tile: RowTile<'_>) {
     while !row_tile.rows.is_empty() {
-        quant_32_rows::<F>(isa, row_tile.take_rows(AT_ONCE));
+        blocks_32_of_rows::<F>(isa, row_tile.take_rows(AT_ONCE));
     }
 }
 
 /// The same of a few activation rows.
-fn quant_32_rows<F: Block32>(isa: Armv7, row_tile: RowTile<'_>) {
+fn blocks_32_of_rows<F: Block32>(isa: Armv7, row_tile: RowTile<'_>) {
     let RowTile {
         w,
         x,
