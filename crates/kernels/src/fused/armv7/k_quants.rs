@@ -1,4 +1,4 @@
-//! Blocks of 256 weights: Q4_K and Q6_K.
+//! Blocks of 256 weights: Q4_K, Q5_K and Q6_K.
 //!
 //! Products of two and four bytes fit 16 bits, because codes are at most 63; scales multiply and
 //! widen them. Scales lie in q0, whose lanes `vmlal` can name. Everything of a block is written out,
@@ -6,7 +6,7 @@
 
 use super::Block256;
 use crate::activations::Sums;
-use crate::format::{BlockHeader, Q4_K, Q6_K};
+use crate::format::{BlockHeader, Q4_K, Q5_K, Q6_K};
 use crate::isa::armv7::{Armv7, neon};
 use atta_formats::layout;
 
@@ -24,6 +24,20 @@ impl Block256 for Q4_K {
     }
 }
 
+impl Block256 for Q5_K {
+    #[inline(always)]
+    fn sums(
+        isa: Armv7,
+        block: &[u8; 176],
+        header: &BlockHeader,
+        x: &[i8; 256],
+        sums: &Sums,
+    ) -> [i32; 2] {
+        let factors = [header.scale[0], header.min[0]];
+        q5_k(isa, layout::Q5_K(block), &factors, x, &sums.of_32.whole)
+    }
+}
+
 impl Block256 for Q6_K {
     #[inline(always)]
     fn sums(
@@ -37,7 +51,38 @@ impl Block256 for Q6_K {
     }
 }
 
-/// Loads 64 weights of Q4_K and their activations.
+/// Loads scales of sub-blocks into q0, writes `Σ min·sum`, and sets the mask of codes and the sums q4
+/// and q5.
+macro_rules! start {
+    ($mask:literal) => {
+        concat!(
+            "vld1.8 {{d0-d1}}, [{factors}]
+            vld1.16 {{d24-d25}}, [{sums}]
+            vmovl.u8 q13, d1
+            vmovl.u8 q0, d0
+            vmull.s16 q6, d24, d26
+            vmlal.s16 q6, d25, d27
+            vmov.i32 q4, #0
+            vmov.i32 q5, #0
+            vmov.i8 q1, #", $mask, "
+            vadd.i32 d12, d12, d13
+            vpadd.i32 d12, d12, d12
+            vst1.32 {{d12[0]}}, [{bias}]",
+        )
+    };
+}
+
+/// Writes the sums.
+macro_rules! end {
+    () => {
+        "vadd.i32 q4, q4, q5
+        vadd.i32 d8, d8, d9
+        vpadd.i32 d8, d8, d8
+        vst1.32 {{d8[0]}}, [{isum}]"
+    };
+}
+
+/// Loads the four-bit codes of 64 weights and their activations.
 macro_rules! load_64 {
     () => {
         "vld1.8 {{d16-d19}}, [{w}]!
@@ -46,36 +91,82 @@ macro_rules! load_64 {
     };
 }
 
-/// Adds 64 weights of Q4_K, of two sub-blocks with these scales, to q4 and q5, and runs `next`
-/// before it scales.
+/// Adds two sub-blocks to q4 and q5: the registers and the scale of each. `next` runs before it
+/// scales.
 macro_rules! add_64 {
-    ($scale:literal, $next_scale:literal, $next:expr) => {
+    (
+        [$a0:literal $a1:literal $a2:literal $a3:literal] $scale_a:literal,
+        [$b0:literal $b1:literal $b2:literal $b3:literal] $scale_b:literal,
+        $next:expr
+    ) => {
+        concat!(
+            "vmull.s8 q2, ", $a0, ", d20
+            vmull.s8 q3, ", $b0, ", d24
+            vmlal.s8 q2, ", $a1, ", d21
+            vmlal.s8 q3, ", $b1, ", d25
+            vmlal.s8 q2, ", $a2, ", d22
+            vmlal.s8 q3, ", $b2, ", d26
+            vmlal.s8 q2, ", $a3, ", d23
+            vmlal.s8 q3, ", $b3, ", d27
+            ",
+            $next,
+            "
+            vmlal.s16 q4, d4, ", $scale_a, "
+            vmlal.s16 q5, d5, ", $scale_a, "
+            vmlal.s16 q4, d6, ", $scale_b, "
+            vmlal.s16 q5, d7, ", $scale_b,
+        )
+    };
+}
+
+/// Two sub-blocks of Q4_K.
+macro_rules! add_q4_k {
+    ($scale_a:literal, $scale_b:literal, $next:expr) => {
         concat!(
             "vand q14, q8, q1
             vand q15, q9, q1
             vshr.u8 q8, q8, #4
             vshr.u8 q9, q9, #4
-            vmull.s8 q2, d28, d20
-            vmull.s8 q3, d16, d24
-            vmlal.s8 q2, d29, d21
-            vmlal.s8 q3, d17, d25
-            vmlal.s8 q2, d30, d22
-            vmlal.s8 q3, d18, d26
-            vmlal.s8 q2, d31, d23
-            vmlal.s8 q3, d19, d27
             ",
-            $next,
-            "
-            vmlal.s16 q4, d4, ", $scale, "
-            vmlal.s16 q5, d5, ", $scale, "
-            vmlal.s16 q4, d6, ", $next_scale, "
-            vmlal.s16 q5, d7, ", $next_scale,
+            add_64!(
+                ["d28" "d29" "d30" "d31"] $scale_a,
+                ["d16" "d17" "d18" "d19"] $scale_b,
+                $next
+            ),
         )
     };
 }
 
-/// `[Σ scale·code·x, Σ min·sum]`; `factors` are scales and minima as in [`BlockHeader`], `sums`
-/// those of 32 activations.
+/// Two sub-blocks of Q5_K; their fifth bits are bits 0 and 1 of q6 and q7, which are shifted on.
+macro_rules! add_q5_k {
+    ($scale_a:literal, $scale_b:literal, $next:expr) => {
+        concat!(
+            "vshr.u8 q14, q8, #4
+            vshr.u8 q15, q9, #4
+            vshr.u8 q2, q6, #1
+            vshr.u8 q3, q7, #1
+            vsli.8 q8, q6, #4
+            vsli.8 q9, q7, #4
+            vsli.8 q14, q2, #4
+            vsli.8 q15, q3, #4
+            vand q8, q8, q1
+            vand q9, q9, q1
+            vand q14, q14, q1
+            vand q15, q15, q1
+            vshr.u8 q6, q6, #2
+            vshr.u8 q7, q7, #2
+            ",
+            add_64!(
+                ["d16" "d17" "d18" "d19"] $scale_a,
+                ["d28" "d29" "d30" "d31"] $scale_b,
+                $next
+            ),
+        )
+    };
+}
+
+/// `[Σ scale·code·x, Σ min·sum]` of a block of Q4_K; `factors` are scales and minima as in
+/// [`BlockHeader`], `sums` those of 32 activations.
 #[inline(always)]
 fn q4_k(
     _: Armv7,
@@ -84,40 +175,66 @@ fn q4_k(
     x: &[i8; 256],
     sums: &[i16; 16],
 ) -> [i32; 2] {
-    let mut out = [0; 2];
+    let mut isum = 0;
+    let mut bias = 0;
     // SAFETY: the token proves NEON. All of `codes`, `factors` and `x` is read, and half of `sums`;
-    // `out` is written.
+    // `isum` and `bias` are written.
     unsafe {
         neon!(
             [
-                "vld1.8 {{d0-d1}}, [{factors}]",
-                "vld1.16 {{d24-d25}}, [{sums}]",
-                "vmovl.u8 q13, d1",
-                "vmovl.u8 q0, d0",
-                "vmull.s16 q6, d24, d26",
-                "vmlal.s16 q6, d25, d27",
-                "vmov.i8 q1, #15",
-                "vmov.i32 q4, #0",
-                "vmov.i32 q5, #0",
+                start!("0x0f"),
                 load_64!(),
-                add_64!("d0[0]", "d0[1]", load_64!()),
-                add_64!("d0[2]", "d0[3]", load_64!()),
-                add_64!("d1[0]", "d1[1]", load_64!()),
-                add_64!("d1[2]", "d1[3]", ""),
-                "vadd.i32 q4, q4, q5",
-                "vadd.i32 d9, d8, d9",
-                "vadd.i32 d12, d12, d13",
-                "vpadd.i32 d8, d9, d12",
-                "vst1.32 {{d8}}, [{out}]",
+                add_q4_k!("d0[0]", "d0[1]", load_64!()),
+                add_q4_k!("d0[2]", "d0[3]", load_64!()),
+                add_q4_k!("d1[0]", "d1[1]", load_64!()),
+                add_q4_k!("d1[2]", "d1[3]", ""),
+                end!(),
             ]
             w = inout(reg) codes.as_ptr() => _,
             factors = in(reg) factors.as_ptr(),
             x = inout(reg) x.as_ptr() => _,
             sums = in(reg) sums.as_ptr(),
-            out = in(reg) out.as_mut_ptr(),
+            isum = in(reg) &raw mut isum,
+            bias = in(reg) &raw mut bias,
         );
     }
-    out
+    [isum, bias]
+}
+
+/// The same of Q5_K.
+#[inline(always)]
+fn q5_k(
+    _: Armv7,
+    block: layout::Q5_K<'_>,
+    factors: &[u64; 2],
+    x: &[i8; 256],
+    sums: &[i16; 16],
+) -> [i32; 2] {
+    let mut isum = 0;
+    let mut bias = 0;
+    // SAFETY: as above; both fields of codes are read to their ends.
+    unsafe {
+        neon!(
+            [
+                start!("0x1f"),
+                "vld1.8 {{d12-d15}}, [{high}]",
+                load_64!(),
+                add_q5_k!("d0[0]", "d0[1]", load_64!()),
+                add_q5_k!("d0[2]", "d0[3]", load_64!()),
+                add_q5_k!("d1[0]", "d1[1]", load_64!()),
+                add_q5_k!("d1[2]", "d1[3]", ""),
+                end!(),
+            ]
+            w = inout(reg) block.qs().as_ptr() => _,
+            high = in(reg) block.qh().as_ptr(),
+            factors = in(reg) factors.as_ptr(),
+            x = inout(reg) x.as_ptr() => _,
+            sums = in(reg) sums.as_ptr(),
+            isum = in(reg) &raw mut isum,
+            bias = in(reg) &raw mut bias,
+        );
+    }
+    [isum, bias]
 }
 
 /// Adds 32 weights of Q6_K to q4: the codes in four registers, the activations in d28 to d31, and

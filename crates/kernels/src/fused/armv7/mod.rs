@@ -1,5 +1,5 @@
-//! NEON of 32-bit ARM: Q4_0, Q8_0, Q4_K, Q6_K and F16 with their inner loops in assembly; other
-//! formats go through `algo/gemm.rs`.
+//! NEON of 32-bit ARM: Q4_0, Q8_0, Q4_K, Q5_K, Q6_K and F16 with their inner loops in assembly;
+//! other formats go through `algo/gemm.rs`.
 //!
 //! ```text
 //! K-quants: for each weight row r and block b, whose header is read once
@@ -23,7 +23,7 @@ use crate::activations::Sums;
 use crate::algo::gemm;
 use crate::algo::matmul::RowTile;
 use crate::format::float::widen_f16;
-use crate::format::{BlockHeader, KQuant, Q4_0, Q4_K, Q6_K, Q8_0, Quant32};
+use crate::format::{BlockHeader, KQuant, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0, Quant32};
 use crate::isa::armv7::Armv7;
 use crate::registry::Format;
 
@@ -35,6 +35,7 @@ const AT_ONCE: usize = 16;
 pub(crate) fn k_quant<F: KQuant>(isa: Armv7, row_tile: RowTile<'_>) {
     match F::FORMAT {
         Format::Q4_K => blocks_256::<Q4_K>(isa, row_tile),
+        Format::Q5_K => blocks_256::<Q5_K>(isa, row_tile),
         Format::Q6_K => blocks_256::<Q6_K>(isa, row_tile),
         _ => gemm::k_quant::<_, F>(isa, row_tile),
     }

@@ -11,7 +11,7 @@ impl Armv7 {
     /// The bits of the largest magnitude of `x`, whose length is a multiple of 16.
     #[inline(always)]
     fn largest<const N: usize>(self, x: &[f32; N]) -> u32 {
-        const { assert!(N > 0 && N % 16 == 0) };
+        const { assert!(N > 0 && N.is_multiple_of(16)) };
         let mut out = 0;
         // SAFETY: the token proves NEON. `x` is read in steps of 16, and `out` written.
         unsafe {
@@ -50,7 +50,7 @@ impl Armv7 {
     /// rounds to zero.
     #[inline(always)]
     fn round<const N: usize>(self, x: &[f32; N], inverse: f32, codes: &mut [i8; N]) {
-        const { assert!(N > 0 && N % 16 == 0) };
+        const { assert!(N > 0 && N.is_multiple_of(16)) };
         // SAFETY: the token proves NEON. `x` is read and `codes` are written in steps of 16.
         unsafe {
             neon!(
