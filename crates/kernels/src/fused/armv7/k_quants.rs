@@ -1,84 +1,126 @@
 //! Blocks of 256 weights: Q4_K, Q5_K and Q6_K.
 //!
 //! Products of two and four bytes fit 16 bits, because codes are at most 63; scales multiply and
-//! widen them. Scales lie in q0, whose lanes `vmlal` can name. Everything of a block is written out,
-//! and the next 64 weights and activations are loaded before the sums of these are scaled.
+//! widen them. Scales lie in q0, whose lanes `vmlal` can name. A block is written out, and the next
+//! 64 weights and activations are loaded before the sums of these are scaled. The loop is over
+//! blocks, so headers are unpacked by NEON, too: by plain code they took as long as the products.
 
-use super::Block256;
-use crate::activations::Sums;
-use crate::format::{BlockHeader, Q4_K, Q5_K, Q6_K};
+use super::{Block256, BlocksOfRow};
+use crate::format::{Q4_K, Q5_K, Q6_K};
 use crate::isa::armv7::{Armv7, neon};
-use atta_formats::layout;
 
-impl Block256 for Q4_K {
-    #[inline(always)]
-    fn sums(
-        isa: Armv7,
-        block: &[u8; 144],
-        header: &BlockHeader,
-        x: &[i8; 256],
-        sums: &Sums,
-    ) -> [i32; 2] {
-        let factors = [header.scale[0], header.min[0]];
-        q4_k(isa, layout::Q4_K(block).qs(), &factors, x, &sums.of_32.whole)
-    }
-}
-
-impl Block256 for Q5_K {
-    #[inline(always)]
-    fn sums(
-        isa: Armv7,
-        block: &[u8; 176],
-        header: &BlockHeader,
-        x: &[i8; 256],
-        sums: &Sums,
-    ) -> [i32; 2] {
-        let factors = [header.scale[0], header.min[0]];
-        q5_k(isa, layout::Q5_K(block), &factors, x, &sums.of_32.whole)
-    }
-}
-
-impl Block256 for Q6_K {
-    #[inline(always)]
-    fn sums(
-        isa: Armv7,
-        block: &[u8; 210],
-        _: &BlockHeader,
-        x: &[i8; 256],
-        sums: &Sums,
-    ) -> [i32; 2] {
-        [q6_k(isa, block, x, &sums.of_16.whole), 0]
-    }
-}
-
-/// Loads scales of sub-blocks into q0, writes `Σ min·sum`, and sets the mask of codes and the sums q4
-/// and q5.
-macro_rules! start {
-    ($mask:literal) => {
-        concat!(
-            "vld1.8 {{d0-d1}}, [{factors}]
-            vld1.16 {{d24-d25}}, [{sums}]
-            vmovl.u8 q13, d1
-            vmovl.u8 q0, d0
-            vmull.s16 q6, d24, d26
-            vmlal.s16 q6, d25, d27
-            vmov.i32 q4, #0
-            vmov.i32 q5, #0
-            vmov.i8 q1, #", $mask, "
-            vadd.i32 d12, d12, d13
-            vpadd.i32 d12, d12, d12
-            vst1.32 {{d12[0]}}, [{bias}]",
-        )
+/// [`Block256::add_blocks`] of a format with minima, of which 64 weights are added by a macro.
+macro_rules! blocks_with_minima {
+    ($format:ident, $mask:literal, [$($high:literal)?], $add:ident) => {
+        impl Block256 for $format {
+            #[inline(always)]
+            fn add_blocks(
+                _: Armv7,
+                blocks: &[Self::Block],
+                x: &BlocksOfRow<'_>,
+                acc: &mut f32,
+            ) {
+                x.assert_blocks(blocks.len());
+                // SAFETY: the token proves NEON. All blocks are read, each from end to end, and as
+                // many of `x`, which are there; `acc` is read and written.
+                unsafe {
+                    neon!(
+                        [
+                            "vldr s21, [{acc}]",
+                            "2:",
+                            "mov {y}, {x}",
+                            header!(),
+                            $($high,)?
+                            load_64!(),
+                            minima!(),
+                            concat!("vmov.i8 q1, #", $mask),
+                            $add!("d0[0]", "d0[1]", load_64!()),
+                            $add!("d0[2]", "d0[3]", load_64!()),
+                            $add!("d1[0]", "d1[1]", load_64!()),
+                            $add!("d1[2]", "d1[3]", ""),
+                            "vadd.i32 d8, d8, d9",
+                            "vpadd.i32 d8, d8, d8",
+                            "vldr s18, [{dx}]",
+                            "vcvt.f32.s32 d8, d8",
+                            "add {x}, {x}, {stride}, lsl #8",
+                            "add {sums}, {sums}, {stride}, lsl #7",
+                            "add {sums}, {sums}, {stride}, lsl #6",
+                            "add {dx}, {dx}, {stride}, lsl #2",
+                            "vmul.f32 s16, s22, s16",
+                            "vsub.f32 s16, s16, s20",
+                            "vmul.f32 s16, s18, s16",
+                            "vadd.f32 s21, s21, s16",
+                            "subs {n}, {n}, #1",
+                            "bne 2b",
+                            "vstr s21, [{acc}]",
+                        ]
+                        w = inout(reg) blocks.as_ptr() => _,
+                        x = inout(reg) x.codes.as_ptr() => _,
+                        y = out(reg) _,
+                        sums = inout(reg) &raw const x.sums[0].of_32.whole => _,
+                        dx = inout(reg) x.scales.as_ptr() => _,
+                        stride = in(reg) x.stride,
+                        n = inout(reg) blocks.len() => _,
+                        acc = in(reg) &raw mut *acc,
+                    );
+                }
+            }
+        }
     };
 }
 
-/// Writes the sums.
-macro_rules! end {
+/// Reads the header of a block with minima: scales into d0 and minima into d1, as bytes, `d` into
+/// s22 and `dmin` into s23. How f16 are widened stands at `legacy.rs`.
+macro_rules! header {
     () => {
-        "vadd.i32 q4, q4, q5
-        vadd.i32 d8, d8, d9
-        vpadd.i32 d8, d8, d8
-        vst1.32 {{d8[0]}}, [{isum}]"
+        "vld1.32 {{d7[0]}}, [{w}]!
+        vld1.8 {{d2}}, [{w}]!
+        vld1.32 {{d3[]}}, [{w}]!
+        vmov.i32 d4, #0x38000000
+        vmov.i8 d12, #0x3f
+        vmov.i32 d5, #0x38000000
+        vmov.i8 d13, #0x30
+        vmov.i32 d6, #0x47000000
+        vshl.i16 d28, d7, #1
+        vorr.i32 d5, #0x00800000
+        vshr.u8 d14, d2, #2
+        vorr.i32 d6, #0x00800000
+        vshr.u16 d30, d7, #15
+        vshll.u16 q14, d28, #12
+        vand d0, d2, d12
+        vmovl.u16 q15, d30
+        vmov.i8 d12, #0x0f
+        vadd.i32 d28, d28, d4
+        vshr.u8 d15, d3, #4
+        vand d14, d14, d13
+        vadd.f32 d29, d28, d28
+        vand d2, d3, d12
+        vcge.u32 d31, d28, d6
+        vtrn.32 d2, d15
+        vsub.f32 d29, d29, d5
+        vand d31, d31, d4
+        vorr d1, d2, d14
+        vmin.f32 d29, d29, d28
+        vtrn.32 d0, d1
+        vadd.i32 d11, d29, d31
+        vsli.32 d11, d30, #31"
+    };
+}
+
+/// Multiplies the minima in d1 by the sums of activations and `dmin`, into s20; widens the scales
+/// into q0, and begins with the sum of products q4.
+macro_rules! minima {
+    () => {
+        "vld1.16 {{d28-d29}}, [{sums}]
+        vmovl.u8 q15, d1
+        vmovl.u8 q0, d0
+        vmull.s16 q2, d28, d30
+        vmlal.s16 q2, d29, d31
+        vadd.i32 d4, d4, d5
+        vpadd.i32 d8, d4, d4
+        vcvt.f32.s32 d8, d8
+        vmul.f32 s20, s23, s16
+        vmov.i32 q4, #0"
     };
 }
 
@@ -86,12 +128,12 @@ macro_rules! end {
 macro_rules! load_64 {
     () => {
         "vld1.8 {{d16-d19}}, [{w}]!
-        vld1.8 {{d20-d23}}, [{x}]!
-        vld1.8 {{d24-d27}}, [{x}]!"
+        vld1.8 {{d20-d23}}, [{y}]!
+        vld1.8 {{d24-d27}}, [{y}]!"
     };
 }
 
-/// Adds two sub-blocks to q4 and q5: the registers and the scale of each. `next` runs before it
+/// Adds two sub-blocks to q4: the registers and the scale of each. `next` runs before it
 /// scales.
 macro_rules! add_64 {
     (
@@ -112,9 +154,9 @@ macro_rules! add_64 {
             $next,
             "
             vmlal.s16 q4, d4, ", $scale_a, "
-            vmlal.s16 q5, d5, ", $scale_a, "
+            vmlal.s16 q4, d5, ", $scale_a, "
             vmlal.s16 q4, d6, ", $scale_b, "
-            vmlal.s16 q5, d7, ", $scale_b,
+            vmlal.s16 q4, d7, ", $scale_b,
         )
     };
 }
@@ -165,77 +207,8 @@ macro_rules! add_q5_k {
     };
 }
 
-/// `[Σ scale·code·x, Σ min·sum]` of a block of Q4_K; `factors` are scales and minima as in
-/// [`BlockHeader`], `sums` those of 32 activations.
-#[inline(always)]
-fn q4_k(
-    _: Armv7,
-    codes: &[u8; 128],
-    factors: &[u64; 2],
-    x: &[i8; 256],
-    sums: &[i16; 16],
-) -> [i32; 2] {
-    let mut isum = 0;
-    let mut bias = 0;
-    // SAFETY: the token proves NEON. All of `codes`, `factors` and `x` is read, and half of `sums`;
-    // `isum` and `bias` are written.
-    unsafe {
-        neon!(
-            [
-                start!("0x0f"),
-                load_64!(),
-                add_q4_k!("d0[0]", "d0[1]", load_64!()),
-                add_q4_k!("d0[2]", "d0[3]", load_64!()),
-                add_q4_k!("d1[0]", "d1[1]", load_64!()),
-                add_q4_k!("d1[2]", "d1[3]", ""),
-                end!(),
-            ]
-            w = inout(reg) codes.as_ptr() => _,
-            factors = in(reg) factors.as_ptr(),
-            x = inout(reg) x.as_ptr() => _,
-            sums = in(reg) sums.as_ptr(),
-            isum = in(reg) &raw mut isum,
-            bias = in(reg) &raw mut bias,
-        );
-    }
-    [isum, bias]
-}
-
-/// The same of Q5_K.
-#[inline(always)]
-fn q5_k(
-    _: Armv7,
-    block: layout::Q5_K<'_>,
-    factors: &[u64; 2],
-    x: &[i8; 256],
-    sums: &[i16; 16],
-) -> [i32; 2] {
-    let mut isum = 0;
-    let mut bias = 0;
-    // SAFETY: as above; both fields of codes are read to their ends.
-    unsafe {
-        neon!(
-            [
-                start!("0x1f"),
-                "vld1.8 {{d12-d15}}, [{high}]",
-                load_64!(),
-                add_q5_k!("d0[0]", "d0[1]", load_64!()),
-                add_q5_k!("d0[2]", "d0[3]", load_64!()),
-                add_q5_k!("d1[0]", "d1[1]", load_64!()),
-                add_q5_k!("d1[2]", "d1[3]", ""),
-                end!(),
-            ]
-            w = inout(reg) block.qs().as_ptr() => _,
-            high = in(reg) block.qh().as_ptr(),
-            factors = in(reg) factors.as_ptr(),
-            x = inout(reg) x.as_ptr() => _,
-            sums = in(reg) sums.as_ptr(),
-            isum = in(reg) &raw mut isum,
-            bias = in(reg) &raw mut bias,
-        );
-    }
-    [isum, bias]
-}
+blocks_with_minima!(Q4_K, "0x0f", [], add_q4_k);
+blocks_with_minima!(Q5_K, "0x1f", ["vld1.8 {{d12-d15}}, [{w}]!"], add_q5_k);
 
 /// Adds 32 weights of Q6_K to q4: the codes in four registers, the activations in d28 to d31, and
 /// the scales of the two sub-blocks.
@@ -260,11 +233,11 @@ macro_rules! add_128 {
     () => {
         concat!(
             "vld1.8 {{d0}}, [{scales}]!
-            vld1.8 {{d16-d19}}, [{low}]!
-            vld1.8 {{d20-d23}}, [{low}]!
+            vld1.8 {{d16-d19}}, [{w}]!
+            vld1.8 {{d20-d23}}, [{w}]!
             vld1.8 {{d24-d27}}, [{high}]!
-            add {y}, {x}, #64
-            vld1.8 {{d28-d31}}, [{y}]!
+            add {z}, {y}, #64
+            vld1.8 {{d28-d31}}, [{z}]!
             vmovl.s8 q0, d0
             vshr.u8 q5, q8, #4
             vshr.u8 q6, q9, #4
@@ -273,7 +246,7 @@ macro_rules! add_128 {
             ",
             add_32!(["d10" "d11" "d12" "d13"] "d1[0]" "d1[1]"),
             "
-            vld1.8 {{d28-d31}}, [{x}]!
+            vld1.8 {{d28-d31}}, [{y}]!
             vsli.8 q8, q12, #4
             vsli.8 q9, q13, #4
             vand q8, q8, q1
@@ -281,7 +254,7 @@ macro_rules! add_128 {
             ",
             add_32!(["d16" "d17" "d18" "d19"] "d0[0]" "d0[1]"),
             "
-            vld1.8 {{d28-d31}}, [{y}]!
+            vld1.8 {{d28-d31}}, [{z}]!
             vshr.u8 q12, q12, #2
             vshr.u8 q13, q13, #2
             vshr.u8 q5, q10, #4
@@ -291,54 +264,106 @@ macro_rules! add_128 {
             ",
             add_32!(["d10" "d11" "d12" "d13"] "d1[2]" "d1[3]"),
             "
-            vld1.8 {{d28-d31}}, [{x}]
+            vld1.8 {{d28-d31}}, [{y}]
             vsli.8 q10, q12, #4
             vsli.8 q11, q13, #4
             vand q10, q10, q1
             vand q11, q11, q1
-            mov {x}, {y}
+            mov {y}, {z}
             ",
             add_32!(["d20" "d21" "d22" "d23"] "d0[2]" "d0[3]"),
         )
     };
 }
 
-/// `Σ scale·(code − 32)·x`; `sums` are those of 16 activations.
-#[inline(always)]
-fn q6_k(_: Armv7, block: &[u8; 210], x: &[i8; 256], sums: &[i16; 16]) -> i32 {
-    let block = layout::Q6_K(block);
-    let mut out = 0;
-    // SAFETY: the token proves NEON. The fields of the block, which are as long as their arrays,
-    // `x` and `sums` are read, and `out` is written.
-    unsafe {
-        neon!(
-            [
-                "vld1.16 {{d16-d19}}, [{sums}]",
-                "vld1.8 {{d20-d21}}, [{scales}]",
-                "vmovl.s8 q11, d20",
-                "vmovl.s8 q12, d21",
-                "vmull.s16 q4, d16, d22",
-                "vmlal.s16 q4, d17, d23",
-                "vmlal.s16 q4, d18, d24",
-                "vmlal.s16 q4, d19, d25",
-                "vmov.i8 q1, #0x3f",
-                "vmov.i8 q7, #0x30",
-                "vshl.i32 q4, q4, #5",
-                "vneg.s32 q4, q4",
-                add_128!(),
-                add_128!(),
-                "vadd.i32 d8, d8, d9",
-                "vpadd.i32 d8, d8, d8",
-                "vst1.32 {{d8[0]}}, [{out}]",
-            ]
-            low = inout(reg) block.ql().as_ptr() => _,
-            high = inout(reg) block.qh().as_ptr() => _,
-            scales = inout(reg) block.scales().as_ptr() => _,
-            x = inout(reg) x.as_ptr() => _,
-            y = out(reg) _,
-            sums = in(reg) sums.as_ptr(),
-            out = in(reg) &raw mut out,
-        );
+/// `−32·Σ scale·sum of 16 activations` as the sum q4 to begin with.
+macro_rules! offsets {
+    () => {
+        "vld1.16 {{d16-d19}}, [{sums}]
+        vld1.8 {{d20-d21}}, [{scales}]
+        vmovl.s8 q11, d20
+        vmovl.s8 q12, d21
+        vmull.s16 q4, d16, d22
+        vmlal.s16 q4, d17, d23
+        vmlal.s16 q4, d18, d24
+        vmlal.s16 q4, d19, d25
+        vmov.i8 q1, #0x3f
+        vmov.i8 q7, #0x30
+        vshl.i32 q4, q4, #5
+        vneg.s32 q4, q4"
+    };
+}
+
+/// Adds `dx·d·isum` to `acc`, the f16 being behind the scales, and goes on to the next block.
+macro_rules! add_sum {
+    () => {
+        "vld1.16 {{d16[0]}}, [{scales}]!
+        vadd.i32 d8, d8, d9
+        vmov.i32 d20, #0x38000000
+        vmov.i32 d21, #0x38000000
+        vmov.i32 d22, #0x47000000
+        vpadd.i32 d8, d8, d8
+        vshl.i16 d24, d16, #1
+        vorr.i32 d21, #0x00800000
+        vorr.i32 d22, #0x00800000
+        vshr.u16 d26, d16, #15
+        vshll.u16 q12, d24, #12
+        vmovl.u16 q13, d26
+        vcvt.f32.s32 d8, d8
+        vadd.i32 d24, d24, d20
+        vldr s18, [{dx}]
+        vldr s21, [{acc}]
+        vadd.f32 d25, d24, d24
+        vcge.u32 d27, d24, d22
+        vsub.f32 d25, d25, d21
+        vand d27, d27, d20
+        vmin.f32 d25, d25, d24
+        vadd.i32 d11, d25, d27
+        vsli.32 d11, d26, #31
+        mov {w}, {scales}
+        add {x}, {x}, {stride}, lsl #8
+        add {sums}, {sums}, {stride}, lsl #7
+        add {sums}, {sums}, {stride}, lsl #6
+        add {dx}, {dx}, {stride}, lsl #2
+        vmul.f32 s16, s22, s16
+        vmul.f32 s16, s18, s16
+        vadd.f32 s21, s21, s16
+        vstr s21, [{acc}]"
+    };
+}
+
+impl Block256 for Q6_K {
+    #[inline(always)]
+    fn add_blocks(_: Armv7, blocks: &[[u8; 210]], x: &BlocksOfRow<'_>, acc: &mut f32) {
+        x.assert_blocks(blocks.len());
+        // SAFETY: the token proves NEON. All blocks are read, each from end to end, and as many of
+        // `x`, which are there; `acc` is read and written.
+        unsafe {
+            neon!(
+                [
+                    "2:",
+                    "mov {y}, {x}",
+                    "add {high}, {w}, #128",
+                    "add {scales}, {w}, #192",
+                    offsets!(),
+                    add_128!(),
+                    add_128!(),
+                    add_sum!(),
+                    "subs {n}, {n}, #1",
+                    "bne 2b",
+                ]
+                w = inout(reg) blocks.as_ptr() => _,
+                high = out(reg) _,
+                scales = out(reg) _,
+                x = inout(reg) x.codes.as_ptr() => _,
+                y = out(reg) _,
+                z = out(reg) _,
+                sums = inout(reg) &raw const x.sums[0].of_16.whole => _,
+                dx = inout(reg) x.scales.as_ptr() => _,
+                stride = in(reg) x.stride,
+                n = inout(reg) blocks.len() => _,
+                acc = in(reg) &raw mut *acc,
+            );
+        }
     }
-    out
 }
