@@ -20,12 +20,12 @@ use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
 #[cfg(target_arch = "aarch64")]
 use crate::fused::arm_128;
-#[cfg(all(target_arch = "arm", target_os = "linux"))]
-use crate::{fused::armv7, isa::armv7::Armv7};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::fused::{x86_256, x86_512};
 use crate::isa::scalar::Scalar;
 use crate::isa::{Floats, Row};
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+use crate::{fused::armv7, isa::armv7::Armv7};
 use std::ops::Range;
 
 /// A row tile: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.

@@ -14,7 +14,7 @@ mod attention;
 mod quantize;
 mod row;
 
-pub(crate) use quantize::{quantize_256, quantize_32};
+pub(crate) use quantize::{quantize_32, quantize_256};
 
 /// Bits of `AT_HWCAP`: `arch/arm/include/uapi/asm/hwcap.h` of Linux.
 const HWCAP_NEON: libc::c_ulong = 1 << 12;

@@ -169,9 +169,7 @@ impl PairBuffers<'_> {
         }
         let mut keys: [&[[PairCodes; 1]]; B] = [&[]; B];
         for b in 0..B {
-            keys[b] = self.keys[b * self.width + pairs.start..][..n]
-                .as_chunks()
-                .0;
+            keys[b] = self.keys[b * self.width + pairs.start..][..n].as_chunks().0;
         }
         isa.sums_of_pairs(keys, [0; B], q)
     }

@@ -141,7 +141,7 @@ macro_rules! add_64 {
         [$b0:literal $b1:literal $b2:literal $b3:literal] $scale_b:literal,
         $next:expr
     ) => {
-        concat!(
+        concat! {
             "vmull.s8 q2, ", $a0, ", d20
             vmull.s8 q3, ", $b0, ", d24
             vmlal.s8 q2, ", $a1, ", d21
@@ -157,14 +157,14 @@ macro_rules! add_64 {
             vmlal.s16 q4, d5, ", $scale_a, "
             vmlal.s16 q4, d6, ", $scale_b, "
             vmlal.s16 q4, d7, ", $scale_b,
-        )
+        }
     };
 }
 
 /// Two sub-blocks of Q4_K.
 macro_rules! add_q4_k {
     ($scale_a:literal, $scale_b:literal, $next:expr) => {
-        concat!(
+        concat! {
             "vand q14, q8, q1
             vand q15, q9, q1
             vshr.u8 q8, q8, #4
@@ -175,14 +175,14 @@ macro_rules! add_q4_k {
                 ["d16" "d17" "d18" "d19"] $scale_b,
                 $next
             ),
-        )
+        }
     };
 }
 
 /// Two sub-blocks of Q5_K; their fifth bits are bits 0 and 1 of q6 and q7, which are shifted on.
 macro_rules! add_q5_k {
     ($scale_a:literal, $scale_b:literal, $next:expr) => {
-        concat!(
+        concat! {
             "vshr.u8 q14, q8, #4
             vshr.u8 q15, q9, #4
             vshr.u8 q2, q6, #1
@@ -203,7 +203,7 @@ macro_rules! add_q5_k {
                 ["d28" "d29" "d30" "d31"] $scale_b,
                 $next
             ),
-        )
+        }
     };
 }
 
@@ -214,7 +214,7 @@ blocks_with_minima!(Q5_K, "0x1f", ["vld1.8 {{d12-d15}}, [{w}]!"], add_q5_k);
 /// the scales of the two sub-blocks.
 macro_rules! add_32 {
     ([$a:literal $b:literal $c:literal $d:literal] $scale:literal $next_scale:literal) => {
-        concat!(
+        concat! {
             "vmull.s8 q2, ", $a, ", d28
             vmull.s8 q3, ", $c, ", d30
             vmlal.s8 q2, ", $b, ", d29
@@ -223,7 +223,7 @@ macro_rules! add_32 {
             vpadd.i16 d5, d6, d7
             vmlal.s16 q4, d4, ", $scale, "
             vmlal.s16 q4, d5, ", $next_scale,
-        )
+        }
     };
 }
 
@@ -231,7 +231,7 @@ macro_rules! add_32 {
 /// the high nibbles of a register are read before the low ones replace it.
 macro_rules! add_128 {
     () => {
-        concat!(
+        concat! {
             "vld1.8 {{d0}}, [{scales}]!
             vld1.8 {{d16-d19}}, [{w}]!
             vld1.8 {{d20-d23}}, [{w}]!
@@ -272,7 +272,7 @@ macro_rules! add_128 {
             mov {y}, {z}
             ",
             add_32!(["d20" "d21" "d22" "d23"] "d0[2]" "d0[3]"),
-        )
+        }
     };
 }
 

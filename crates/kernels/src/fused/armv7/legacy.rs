@@ -73,7 +73,7 @@ macro_rules! add_products {
 /// The sums of products of two rows of Q8_0 and the activations in d16 to d19, in the halves of `out`.
 macro_rules! two_rows_of_q8_0 {
     ($a:literal, $b:literal, [$lane_a:literal $lane_b:literal], $out:literal) => {
-        concat!(
+        concat! {
             "vld1.16 {{d9[", $lane_a, "]}}, [{", $a, "}]!
             vld1.8 {{d20-d23}}, [{", $a, "}]!
             vld1.16 {{d9[", $lane_b, "]}}, [{", $b, "}]!
@@ -93,7 +93,7 @@ macro_rules! two_rows_of_q8_0 {
             vpadd.i32 d24, d24, d25
             vpadd.i32 d25, d10, d11
             vpadd.i32 ", $out, ", d24, d25",
-        )
+        }
     };
 }
 
@@ -133,7 +133,7 @@ fn q8_0(_: Armv7, rows: [&[[u8; 34]]; 4], x: &EightGroups<'_>, acc: &mut [f32; 4
 /// each row.
 macro_rules! two_rows_of_q4_0 {
     ($a:literal, $b:literal, [$lane_a:literal $lane_b:literal], $out:literal) => {
-        concat!(
+        concat! {
             "vld1.16 {{d9[", $lane_a, "]}}, [{", $a, "}]!
             vld1.8 {{d20-d21}}, [{", $a, "}]!
             vld1.16 {{d9[", $lane_b, "]}}, [{", $b, "}]!
@@ -153,7 +153,7 @@ macro_rules! two_rows_of_q4_0 {
             vpadd.i16 d28, d28, d29
             vpadd.i16 d29, d30, d31
             vpadd.i16 ", $out, ", d28, d29",
-        )
+        }
     };
 }
 

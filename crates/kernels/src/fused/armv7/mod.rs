@@ -187,7 +187,12 @@ fn blocks_32_of_rows<F: Block32>(isa: Armv7, row_tile: RowTile<'_>) {
             for (i, t) in rows.clone().enumerate() {
                 let x = EightGroups::new(x, b, t);
                 let acc = acc[i * width + 4 * r..].first_chunk_mut();
-                F::add_groups(isa, four, &x, acc.expect("row tiles are fours of rows wide"));
+                F::add_groups(
+                    isa,
+                    four,
+                    &x,
+                    acc.expect("row tiles are fours of rows wide"),
+                );
             }
         }
     });

@@ -10,12 +10,7 @@ impl Armv7 {
     /// `Σ x₀·y₀ + x₁·y₁` in each of sixteen lanes, over pairs: vector `at` of each of `x`, and `y`
     /// in all lanes.
     #[inline(always)]
-    fn sum_of_pairs<const S: usize>(
-        self,
-        x: &[[PairCodes; S]],
-        at: usize,
-        y: &[i32],
-    ) -> PairCodes {
+    fn sum_of_pairs<const S: usize>(self, x: &[[PairCodes; S]], at: usize, y: &[i32]) -> PairCodes {
         let mut out = [0; 16];
         assert!(at < S && x.len() == y.len());
         if y.is_empty() {
