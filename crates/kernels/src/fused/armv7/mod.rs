@@ -10,7 +10,7 @@
 //! ```
 //! One activation row waits for memory, so weight rows are read from end to end. Several meet a
 //! block of all weight rows of the row tile while their own blocks stay in L1. A block is unpacked
-//! again for each activation row: of the 143 instructions for a block of Q4_K, 66 do that.
+//! again for each activation row, which takes about a third of the instructions.
 
 mod f16;
 mod k_quants;
@@ -81,7 +81,8 @@ impl<'a> BlocksOfRow<'a> {
     /// Asserts that there are `n` blocks, and not none.
     #[inline(always)]
     fn assert_blocks(&self, n: usize) {
-        let last = (n - 1) * self.stride;
+        assert!(n > 0);
+        let last = self.stride.saturating_mul(n - 1);
         assert!(last < self.codes.len() && last < self.scales.len() && last < self.sums.len());
     }
 }
