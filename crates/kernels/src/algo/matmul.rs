@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; T types of ARM: `fused/arm_128`; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
-//! | NEON of 32-bit ARM | `fused/armv7` for the formats of most files, else as plain | the same, each block of weights for 16 rows |
+//! | NEON of 32-bit ARM | as plain; some formats: `fused/armv7` | the same, for 16 rows |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `fused/x86_512` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 

@@ -1,8 +1,8 @@
 //! NEON on 32-bit ARM as inline assembly: stable Rust has neither its intrinsics nor its registers.
 //!
 //! It refuses to know block formats, which `fused/armv7` multiplies. The one idea: the compiler
-//! knows no vectors here, so a piece of assembly is a loop from memory to memory, as long as can be,
-//! and everything between such loops is the plain code of [`Scalar`](super::scalar::Scalar).
+//! knows no vectors here, so a piece of assembly is a loop from memory to memory, and everything
+//! between such loops is the plain code of [`Scalar`](super::scalar::Scalar).
 //!
 //! NEON flushes subnormal floats to zero here, whatever the FPSCR says. So floats are multiplied
 //! and added by plain code, or in assembly by VFP instructions on s0 to s31 (the same bits as q0 to
@@ -60,7 +60,9 @@ use no_sums;
 
 /// Methods of a trait that are those of [`Scalar`].
 macro_rules! plain {
-    ($(fn $trait:ident::$name:ident $(<const $n:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {
+    ($(
+        fn $trait:ident::$name:ident $(<const $n:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty;
+    )*) => {
         $(
             #[inline(always)]
             fn $name $(<const $n: usize>)? (self $(, $arg: $ty)*) -> $out {

@@ -65,8 +65,8 @@ fn lanes(_: Armv7, w: &[[u8; 2 * LANES]], x: &[[f32; LANES]]) -> [f32; LANES] {
     if w.is_empty() {
         return out;
     }
-    // SAFETY: the token proves NEON, and the table of this kernel VFPv4. All of `w` and of `x`, which
-    // is as long, is read, and `out` is written.
+    // SAFETY: the token proves NEON, and the table of this kernel VFPv4. All of `w` is read and of
+    // `x`, which is as long, and `out` is written.
     unsafe {
         neon!(
             [

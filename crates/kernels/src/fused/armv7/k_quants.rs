@@ -9,7 +9,7 @@ use super::{Block256, BlocksOfRow};
 use crate::format::{Q4_K, Q5_K, Q6_K};
 use crate::isa::armv7::{Armv7, neon};
 
-/// [`Block256::add_blocks`] of a format with minima, of which 64 weights are added by a macro.
+/// [`Block256::add_blocks`] of a format with minima; the macro `$add` adds 64 weights.
 macro_rules! blocks_with_minima {
     ($format:ident, $mask:literal, [$($high:literal)?], $add:ident) => {
         impl Block256 for $format {
@@ -227,8 +227,8 @@ macro_rules! add_32 {
     };
 }
 
-/// Adds half a block of Q6_K: 128 weights, whose quarters are taken in the order 2, 0, 3, 1, so that
-/// the high nibbles of a register are read before the low ones replace it.
+/// Adds half a block of Q6_K: 128 weights, whose quarters are taken in the order 2, 0, 3, 1. So the
+/// high nibbles of a register are read before the low ones replace it.
 macro_rules! add_128 {
     () => {
         concat! {

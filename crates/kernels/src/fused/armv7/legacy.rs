@@ -1,6 +1,6 @@
 //! Blocks of 32 weights: Q4_0 and Q8_0, four weight rows at a time.
 //!
-//! Horizontal sums of four rows end in one register, lane = weight row, so that f32 steps need none.
+//! Horizontal sums of four rows end in one register, lane = weight row: the f32 steps need none.
 //! Those are VFP instructions: a product of two scales may be subnormal. Scales are widened by
 //! integer instructions, which every NEON has, and by a few floats that are never subnormal.
 
@@ -70,7 +70,7 @@ macro_rules! add_products {
     };
 }
 
-/// The sums of products of two rows of Q8_0 and the activations in d16 to d19, in the halves of `out`.
+/// The sums of products of two rows of Q8_0 and the activations in d16 to d19, into `out`.
 macro_rules! two_rows_of_q8_0 {
     ($a:literal, $b:literal, [$lane_a:literal $lane_b:literal], $out:literal) => {
         concat! {

@@ -114,8 +114,8 @@ impl<'a> EightGroups<'a> {
     }
 }
 
-/// Calls `f(r, run)` for weight rows, or tiles of them, and runs of their blocks: all blocks for one
-/// activation row, else one after the other.
+/// Calls `f(r, run)` for weight rows, or tiles of them, and runs of their blocks: all blocks for
+/// one activation row, else one after the other.
 #[inline(always)]
 fn for_each_run(
     n_activation_rows: usize,

@@ -1,7 +1,7 @@
 //! Activations to int8, with the bits of `algo/quantize.rs`.
 //!
-//! A row of activations is quantized by one thread, before all of them multiply it: what is slow
-//! here, a machine with four cores waits for four times.
+//! One thread quantizes a row of activations while the others wait to multiply it, so a machine of
+//! four cores loses four times as much as this takes.
 
 use super::{Armv7, neon, no_sums};
 use crate::activations::{self, QuantRow, Sums};
