@@ -206,7 +206,8 @@ macro_rules! table {
 /// everything else with it.
 #[cfg(any(
     all(target_arch = "x86_64", feature = "avx512"),
-    target_arch = "aarch64"
+    target_arch = "aarch64",
+    all(target_arch = "arm", target_os = "linux")
 ))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
@@ -516,6 +517,8 @@ mod arm {
 
 #[cfg(target_arch = "riscv64")]
 mod riscv;
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+mod armv7;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 mod wasm;
 
@@ -527,6 +530,8 @@ fn offered() -> impl Iterator<Item = &'static Table> {
     let native = x86::tables();
     #[cfg(target_arch = "aarch64")]
     let native = arm::tables();
+    #[cfg(all(target_arch = "arm", target_os = "linux"))]
+    let native = armv7::tables();
     #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
     let native = wasm::tables();
     #[cfg(target_arch = "riscv64")]
@@ -535,6 +540,7 @@ fn offered() -> impl Iterator<Item = &'static Table> {
         target_arch = "x86_64",
         target_arch = "aarch64",
         target_arch = "riscv64",
+        all(target_arch = "arm", target_os = "linux"),
         all(target_family = "wasm", target_feature = "simd128")
     )))]
     let native: [Option<&'static Table>; 0] = [];

@@ -26,6 +26,8 @@ use std::ops::Range;
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod amx;
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+pub(crate) mod armv7;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -472,6 +474,39 @@ pub(crate) trait Pairs: Codes {
         _sums: &mut [f32],
     ) {
         unreachable!("rows are interleaved")
+    }
+    /// `Σ x₀·y₀ + x₁·y₁` over the pairs of `R` rows `y`, for `B` vectors of lanes: at pair i those
+    /// are `x[b][i][at[b]]`.
+    #[inline(always)]
+    fn sums_of_pairs<const R: usize, const B: usize, const S: usize>(
+        self,
+        x: [&[[PairCodes; S]]; B],
+        at: [usize; B],
+        y: [&[i32]; R],
+    ) -> [[Self::Sums; B]; R] {
+        let n = y[0].len();
+        let mut rows = y;
+        for r in 0..R {
+            rows[r] = &y[r][..n];
+        }
+        let mut columns = x;
+        for b in 0..B {
+            columns[b] = &x[b][..n];
+        }
+        let mut sums = [[self.no_products(); B]; R];
+        for i in 0..n {
+            let mut vectors = [self.pair(0); B];
+            for b in 0..B {
+                vectors[b] = self.pairs(&columns[b][i][at[b]]);
+            }
+            for r in 0..R {
+                let y = self.pair(rows[r][i]);
+                for b in 0..B {
+                    sums[r][b] = self.dot_pairs(sums[r][b], y, vectors[b]);
+                }
+            }
+        }
+        sums
     }
 }
 

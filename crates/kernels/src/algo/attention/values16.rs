@@ -289,20 +289,15 @@ fn products<I: Pairs, const R: usize, const B: usize>(
     weights: &[[i32; CHUNK_PAIRS]; R],
     pairs: Range<usize>,
 ) -> [[I::Sums; B]; R] {
-    let mut sums = [[isa.no_products(); B]; R];
-    for i in pairs {
-        let mut x = [isa.pair(0); B];
-        for j in 0..B {
-            x[j] = isa.pairs(&slab[i][b + j]);
-        }
-        for r in 0..R {
-            let weight = isa.pair(weights[r][i]);
-            for j in 0..B {
-                sums[r][j] = isa.dot_pairs(sums[r][j], weight, x[j]);
-            }
-        }
+    let mut at = [b; B];
+    for j in 0..B {
+        at[j] += j;
     }
-    sums
+    let mut y: [&[i32]; R] = [&[]; R];
+    for r in 0..R {
+        y[r] = &weights[r][pairs.clone()];
+    }
+    isa.sums_of_pairs([&slab[pairs]; B], at, y)
 }
 
 /// `values = values·a + (sums·ratio)·b`.

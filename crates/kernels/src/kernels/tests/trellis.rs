@@ -12,6 +12,7 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
         let alone = match k.isa() {
             "amx" | "avx512" | "avx512seq" if cfg!(feature = "avx512") => "x86_512::trellis",
             "avxvnni" | "avx2" if cfg!(feature = "avx512") => "x86_256::trellis",
+            "neon" if cfg!(target_arch = "arm") => "gemm",
             "i8mm" | "dotprod" | "neon" => "arm_128::trellis",
             "scalar" | "sse41" | "rvv" | "rvv256" => "gemm",
             _ => "gemv",
