@@ -1,0 +1,201 @@
+//! Products of every format beside those of the CPU.
+
+use super::{Contents, Probe, bytes_of};
+use crate::samples::Samples;
+use crate::{ActLayout, Error, Product, ProductEnd, Quantize, RowFunction, Shader, WeightFormat};
+use atta_formats::Encoding;
+use atta_kernels::{Activations, Job, Layouts, Matrix, Store};
+
+/// Shapes off every tile.
+const SHAPES: [Shape; 4] = [
+    Shape::new(1, 1, 1),
+    Shape::new(31, 3, 3),
+    Shape::new(33, 9, 9),
+    Shape::new(257, 2, 2),
+];
+/// Multiplies every weight where a case wants that.
+const SCALE: f32 = 0.37;
+/// Multiplies a product that is added.
+const FACTOR: f32 = 1.7;
+
+/// Rows of a matrix, its blocks in a row, rows of activations.
+#[derive(Clone, Copy)]
+struct Shape {
+    n_out: usize,
+    n_blocks: usize,
+    n_rows: usize,
+}
+
+impl Shape {
+    const fn new(n_out: usize, n_blocks: usize, n_rows: usize) -> Self {
+        Self {
+            n_out,
+            n_blocks,
+            n_rows,
+        }
+    }
+
+    /// Weights of a row: whole blocks of the format, and more groups than a workgroup has threads.
+    fn d_in(self, format: WeightFormat) -> usize {
+        match format {
+            WeightFormat::Q4_K | WeightFormat::Q6_K => 256 * self.n_blocks,
+            WeightFormat::Q8_0 | WeightFormat::Q4_0 => 32 * (8 * self.n_blocks + 1),
+            WeightFormat::F16 | WeightFormat::F32 => 40 * self.n_blocks + 3,
+        }
+    }
+}
+
+/// One product, and its inputs.
+struct Sample {
+    format: WeightFormat,
+    shape: Shape,
+    d_in: usize,
+    matrix: Vec<u8>,
+    bias: Vec<f32>,
+    /// `[n_rows, d_in]`.
+    x: Vec<f32>,
+    /// Results before, `[n_rows, n_out]`.
+    before: Vec<f32>,
+}
+
+pub(super) fn q4_k(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::Q4_K)
+}
+
+pub(super) fn q6_k(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::Q6_K)
+}
+
+pub(super) fn q8_0(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::Q8_0)
+}
+
+pub(super) fn q4_0(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::Q4_0)
+}
+
+pub(super) fn f16(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::F16)
+}
+
+pub(super) fn f32(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, WeightFormat::F32)
+}
+
+fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
+    for (shape, seed) in SHAPES.into_iter().zip(1..) {
+        let sample = Sample::new(format, shape, seed);
+        for end in [ProductEnd::Set, ProductEnd::Add(FACTOR)] {
+            let got = sample.on_gpu(probe, end)?;
+            let expected = sample.on_cpu(probe, end);
+            let what = format!("[{}, {}] {end:?}", shape.n_out, sample.d_in);
+            probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+        }
+    }
+    Ok(())
+}
+
+impl Sample {
+    fn new(format: WeightFormat, shape: Shape, seed: u64) -> Self {
+        let mut samples = Samples(seed);
+        let d_in = shape.d_in(format);
+        Self {
+            matrix: samples.matrix(format, shape.n_out, d_in),
+            bias: samples.floats(shape.n_out),
+            x: samples.floats(shape.n_rows * d_in),
+            before: samples.floats(shape.n_rows * shape.n_out),
+            format,
+            shape,
+            d_in,
+        }
+    }
+
+    /// The matrix, then the bias.
+    fn packed(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for row in self
+            .matrix
+            .chunks_exact(self.matrix.len() / self.shape.n_out)
+        {
+            self.format.pack_row(row, &mut out);
+        }
+        out.extend(bytes_of(&self.bias));
+        out
+    }
+
+    /// The activations and the product on the GPU.
+    fn on_gpu(&self, probe: &mut Probe<'_>, end: ProductEnd) -> Result<Vec<u32>, Error> {
+        let Shape { n_out, n_rows, .. } = self.shape;
+        let layout = self.format.acts();
+        let bindings = probe.fill(&Contents {
+            weights: &self.packed(),
+            n_acts: n_rows * layout.row_words(self.d_in),
+            values: &[&self.x[..], &self.before].concat(),
+        })?;
+        let mut out = [None; 3];
+        out[Quantize::slot(layout)] = Some(0);
+        let quantize = Quantize {
+            function: RowFunction::Copy,
+            n_rows: n_rows as u32,
+            d: self.d_in as u32,
+            x: 0,
+            out,
+        };
+        let product = self.product(end);
+        probe.run(&Shader::quantize(), |p| quantize.dispatch(p, bindings))?;
+        probe.run(&Shader::product(self.format), |p| {
+            product.dispatch(p, bindings)
+        })?;
+        probe.words(bindings.values, self.x.len(), n_rows * n_out)
+    }
+
+    /// With a scale and a bias where the product is set.
+    fn product(&self, end: ProductEnd) -> Product {
+        let n_out = self.shape.n_out as u32;
+        let bias = self.format.row_words(self.d_in) as u32 * n_out;
+        let is_set = end == ProductEnd::Set;
+        Product {
+            format: self.format,
+            w: 0,
+            n_out,
+            d_in: self.d_in as u32,
+            scale: if is_set { SCALE } else { 1.0 },
+            bias: is_set.then_some(bias),
+            n_rows: self.shape.n_rows as u32,
+            x: 0,
+            out: self.x.len() as u32,
+            d_out: n_out,
+            end,
+        }
+    }
+
+    /// The same by atta-kernels, `[n_rows, n_out]`.
+    fn on_cpu(&self, probe: &Probe<'_>, end: ProductEnd) -> Vec<f32> {
+        let Shape { n_out, n_rows, .. } = self.shape;
+        let layout = match self.format.acts() {
+            ActLayout::F32 => Layouts::F32,
+            ActLayout::Q8_32 => Layouts::Q8_32,
+            ActLayout::Q8_256 => Layouts::Q8_256,
+        };
+        let mut acts = Activations::new(n_rows, self.d_in);
+        let shape = (n_rows, self.d_in);
+        acts.fill(probe.kernels, &probe.pool, shape, layout, |t, row| {
+            row.copy_from_slice(&self.x[t * self.d_in..][..self.d_in]);
+        });
+        let mut encoding = Encoding::from(self.format.tensor_type());
+        let is_set = end == ProductEnd::Set;
+        encoding.scale = if is_set { SCALE } else { 1.0 };
+        let mut out = self.before.clone();
+        let job = Job {
+            w: Matrix::new(encoding, n_out, self.d_in, &self.matrix).expect("a sample's shape"),
+            bias: is_set.then_some(&self.bias[..]),
+            out: &mut out,
+            mode: match end {
+                ProductEnd::Set => Store::Set,
+                ProductEnd::Add(factor) => Store::Add(factor),
+            },
+        };
+        probe.kernels.matmul(&probe.pool, &acts, &mut [job]);
+        out
+    }
+}

@@ -1,0 +1,197 @@
+//! Rows of activations beside those of the CPU, and their codes beside the definition.
+
+use super::{Contents, Probe, bytes_of};
+use crate::samples::Samples;
+use crate::{ActLayout, Error, Quantize, RowActivation, RowFunction, Shader};
+use atta_kernels::Activation;
+
+/// Widths: less than a lane, off a group and off a block, several blocks.
+const WIDTHS: [usize; 4] = [7, 72, 260, 1088];
+const N_ROWS: usize = 3;
+const EPS: f32 = 1e-5;
+
+/// Rows `[N_ROWS, d]`, the other factor of a gate, a weight and a bias.
+struct Sample {
+    d: usize,
+    x: Vec<f32>,
+    up: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl Sample {
+    /// Rows of three sizes, so that activations bend.
+    fn new(d: usize) -> Self {
+        let mut samples = Samples(d as u64);
+        let mut x = samples.floats(N_ROWS * d);
+        for (row, size) in x.chunks_exact_mut(d).zip([0.4, 6.0, 30.0]) {
+            row.iter_mut().for_each(|x| *x *= size);
+        }
+        Self {
+            d,
+            x,
+            up: samples.floats(N_ROWS * d),
+            weight: samples.floats(d),
+            bias: samples.floats(d),
+        }
+    }
+
+    /// Quantizes all rows into one layout and returns the words.
+    fn on_gpu(
+        &self,
+        probe: &mut Probe<'_>,
+        function: RowFunction,
+        layout: ActLayout,
+    ) -> Result<Vec<u32>, Error> {
+        let n_acts = N_ROWS * layout.row_words(self.d);
+        let bindings = probe.fill(&Contents {
+            weights: &bytes_of(&[&self.weight[..], &self.bias].concat()),
+            n_acts,
+            values: &[&self.x[..], &self.up].concat(),
+        })?;
+        let mut out = [None; 3];
+        out[Quantize::slot(layout)] = Some(0);
+        let quantize = Quantize {
+            function,
+            n_rows: N_ROWS as u32,
+            d: self.d as u32,
+            x: 0,
+            out,
+        };
+        probe.run(&Shader::quantize(), |p| quantize.dispatch(p, bindings))?;
+        probe.words(bindings.acts, 0, n_acts)
+    }
+
+    /// The functions, with the places of weight, bias and factor.
+    fn functions(&self) -> Vec<RowFunction> {
+        let bias = self.d as u32;
+        let up = self.x.len() as u32;
+        let layer = |bias| RowFunction::Layer {
+            weight: 0,
+            bias,
+            eps: EPS,
+        };
+        let rms = RowFunction::Rms {
+            weight: 0,
+            eps: EPS,
+        };
+        let mut all = vec![RowFunction::Copy, rms, layer(None), layer(Some(bias))];
+        for activation in RowActivation::ALL {
+            all.push(RowFunction::Activate(activation));
+            all.push(RowFunction::Gate { activation, up });
+        }
+        all
+    }
+
+    /// Row `t` by atta-kernels.
+    fn on_cpu(&self, probe: &Probe<'_>, function: RowFunction, t: usize) -> Vec<f32> {
+        let x = &self.x[t * self.d..][..self.d];
+        let mut out = x.to_vec();
+        match function {
+            RowFunction::Copy => {}
+            RowFunction::Rms { eps, .. } => {
+                probe.kernels.rms_norm(x, &self.weight, eps, &mut out);
+            }
+            RowFunction::Layer { bias, eps, .. } => {
+                let bias = bias.map(|_| &self.bias[..]);
+                probe
+                    .kernels
+                    .layer_norm(x, (&self.weight, bias), eps, &mut out);
+            }
+            RowFunction::Activate(activation) => {
+                probe.kernels.activate(of_cpu(activation), &mut out);
+            }
+            RowFunction::Gate { activation, .. } => {
+                let up = &self.up[t * self.d..][..self.d];
+                probe.kernels.gate_row(of_cpu(activation), &mut out, up);
+            }
+        }
+        out
+    }
+}
+
+fn of_cpu(activation: RowActivation) -> Activation {
+    match activation {
+        RowActivation::Silu => Activation::Silu,
+        RowActivation::GeluTanh => Activation::GeluTanh,
+        RowActivation::Gelu => Activation::Gelu,
+        RowActivation::Relu2 => Activation::Relu2,
+    }
+}
+
+pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
+    for sample in WIDTHS.map(Sample::new) {
+        for function in sample.functions() {
+            let got = sample.on_gpu(probe, function, ActLayout::F32)?;
+            let rows = (0..N_ROWS).flat_map(|t| sample.on_cpu(probe, function, t));
+            let expected: Vec<u32> = rows.map(f32::to_bits).collect();
+            let what = format!("{function:?} of {}", sample.d);
+            probe.same(&what, &got, expected.into_iter())?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows whose codes are hard: zeros, ties, blocks that are too small, large and small ones.
+fn hard_rows(d: usize) -> Sample {
+    let mut sample = Sample::new(d);
+    let sizes = [0.0, 1.0, 1e-36, 1e-33, 1e30];
+    for (block, i) in sample.x.chunks_mut(32).zip(0..) {
+        block.iter_mut().for_each(|x| *x *= sizes[i % 5]);
+    }
+    for (x, tie) in sample.x.iter_mut().zip([127.0, 0.5, 1.5, 2.5, -0.5, -1.5]) {
+        *x = tie;
+    }
+    sample
+}
+
+pub(super) fn codes(probe: &mut Probe<'_>) -> Result<(), Error> {
+    for sample in WIDTHS.map(hard_rows) {
+        for layout in [ActLayout::Q8_256, ActLayout::Q8_32] {
+            let got = sample.on_gpu(probe, RowFunction::Copy, layout)?;
+            let rows = sample.x.chunks_exact(sample.d);
+            let expected = rows.flat_map(|row| row_of_codes(row, layout));
+            let what = format!("{layout:?} of {}", sample.d);
+            probe.same(&what, &got, expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// A row by the definition: the largest magnitude becomes 127, the rest is rounded to nearest even.
+fn row_of_codes(row: &[f32], layout: ActLayout) -> Vec<u32> {
+    let n_blocks = row.len().div_ceil(256);
+    let mut padded = row.to_vec();
+    padded.resize(256 * n_blocks, 0.0);
+    let n_shared = if layout == ActLayout::Q8_256 { 256 } else { 32 };
+    let scales = padded.chunks_exact(n_shared).map(scale_of);
+    let scales: Vec<f32> = scales.collect();
+    let codes = padded.iter().enumerate();
+    let codes = codes.map(|(i, x)| code_of(*x, scales[i / n_shared]));
+    let codes: Vec<i8> = codes.collect();
+    let words = codes.as_chunks::<4>().0.iter();
+    let mut out: Vec<u32> = words
+        .map(|word| u32::from_le_bytes(word.map(|code| code as u8)))
+        .collect();
+    out.extend(scales.iter().map(|scale| scale.to_bits()));
+    if layout == ActLayout::Q8_256 {
+        let sum = |codes: &[i8]| codes.iter().map(|&code| i32::from(code)).sum::<i32>();
+        out.extend(codes.chunks_exact(32).map(|codes| sum(codes) as u32));
+    }
+    out
+}
+
+fn scale_of(x: &[f32]) -> f32 {
+    let largest = x.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+    if largest < 1e-35 {
+        return 0.0;
+    }
+    largest / 127.0
+}
+
+fn code_of(x: f32, scale: f32) -> i8 {
+    if scale == 0.0 {
+        return 0;
+    }
+    (x * (1.0 / scale)).round_ties_even() as i8
+}
