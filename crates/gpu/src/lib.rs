@@ -18,30 +18,39 @@
 //! - [`Host`] is the seam: buffers, pipelines, submissions, reads. `NativeHost` is wgpu.
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do.
-//! - [`Quantize`] and [`Product`] are kernels with their parameters.
+//! - [`Quantize`], [`Product`], [`Heads`], [`Attend`], [`Merge`], [`AddNormed`], [`CopyBlocks`]
+//!   and [`MoveKeys`] are kernels with their parameters.
 //! - [`self_test`] compares a host with atta-kernels.
 
 #![forbid(unsafe_code)]
 
 mod acts;
+mod attention;
+mod blocks;
 mod error;
 mod format;
+mod heads;
 mod host;
 mod product;
 mod quantize;
 mod samples;
 mod self_test;
 mod shader;
+mod sum;
 
 pub use acts::ActLayout;
+pub use attention::{Attend, CHUNK, Merge};
+pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
 pub use format::WeightFormat;
+pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, Heads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use host::NativeHost;
 pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId,
 };
 pub use product::{Product, ProductEnd};
-pub use quantize::{Quantize, RowActivation, RowFunction};
+pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
+pub use sum::{AddNormed, Normed};

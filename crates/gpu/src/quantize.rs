@@ -6,12 +6,9 @@ use crate::{Bindings, PipelineId};
 /// A word in parameters that stands for nothing.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What is made of a row before it is quantized. Weights and biases are words of the buffer of
-/// weights, `[d]` f32.
+/// A norm of rows. Weights and biases are words of the buffer of weights, `[d]` f32.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum RowFunction {
-    /// The row itself.
-    Copy,
+pub enum RowNorm {
     /// `x / √(mean(x²) + eps) · weight`.
     Rms {
         /// First word of the weight.
@@ -28,6 +25,25 @@ pub enum RowFunction {
         /// Added to the variance.
         eps: f32,
     },
+}
+
+impl RowNorm {
+    /// Kind, weight, bias and eps.
+    pub(crate) fn words(self) -> [u32; 4] {
+        match self {
+            Self::Rms { weight, eps } => [1, weight, NONE, eps.to_bits()],
+            Self::Layer { weight, bias, eps } => [2, weight, bias.unwrap_or(NONE), eps.to_bits()],
+        }
+    }
+}
+
+/// What is made of a row before it is quantized.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RowFunction {
+    /// The row itself.
+    Copy,
+    /// A norm.
+    Norm(RowNorm),
     /// `activation(x)`.
     Activate(RowActivation),
     /// `activation(x) · up`.
@@ -85,7 +101,7 @@ impl Quantize {
     /// The run of the kernel [`Shader::quantize`](crate::Shader::quantize).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let [of_256, of_32, of_f32] = self.out.map(|at| at.unwrap_or(NONE));
-        let function = self.function_words();
+        let function = self.function.words();
         let mut params = [0; PARAM_WORDS];
         params[1] = function[0];
         params[2] = function[1];
@@ -99,18 +115,19 @@ impl Quantize {
             grid: [self.n_rows, 1, 1],
         }
     }
+}
 
+impl RowFunction {
     /// Kind, activation, the other factor, weight, bias and eps.
-    fn function_words(&self) -> [u32; 6] {
-        match self.function {
-            RowFunction::Copy => [0, 0, NONE, NONE, NONE, 0],
-            RowFunction::Rms { weight, eps } => [1, 0, NONE, weight, NONE, eps.to_bits()],
-            RowFunction::Layer { weight, bias, eps } => {
-                let bias = bias.unwrap_or(NONE);
-                [2, 0, NONE, weight, bias, eps.to_bits()]
+    fn words(self) -> [u32; 6] {
+        match self {
+            Self::Copy => [0, 0, NONE, NONE, NONE, 0],
+            Self::Norm(norm) => {
+                let [kind, weight, bias, eps] = norm.words();
+                [kind, 0, NONE, weight, bias, eps]
             }
-            RowFunction::Activate(activation) => [3, activation as u32, NONE, NONE, NONE, 0],
-            RowFunction::Gate { activation, up } => [4, activation as u32, up, NONE, NONE, 0],
+            Self::Activate(activation) => [3, activation as u32, NONE, NONE, NONE, 0],
+            Self::Gate { activation, up } => [4, activation as u32, up, NONE, NONE, 0],
         }
     }
 }

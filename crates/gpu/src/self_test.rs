@@ -4,6 +4,9 @@
 //! and which element differ. It knows no model. Expected results come from the plain instruction
 //! set of atta-kernels, or from definitions written out here, never from a GPU.
 
+mod attention;
+mod blocks;
+mod heads;
 mod products;
 mod rows;
 
@@ -31,6 +34,10 @@ pub const CASES: &[SelfTest] = &[
         run: rows::codes,
     },
     SelfTest {
+        name: "rows: sums with norms",
+        run: rows::sums,
+    },
+    SelfTest {
         name: "matmul q4_k",
         run: products::q4_k,
     },
@@ -53,6 +60,26 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "matmul f32",
         run: products::f32,
+    },
+    SelfTest {
+        name: "heads",
+        run: heads::check,
+    },
+    SelfTest {
+        name: "blocks: copies",
+        run: blocks::copies,
+    },
+    SelfTest {
+        name: "blocks: moved keys",
+        run: blocks::moved,
+    },
+    SelfTest {
+        name: "attention f32",
+        run: attention::floats,
+    },
+    SelfTest {
+        name: "attention f16",
+        run: attention::codes,
     },
 ];
 
@@ -93,11 +120,14 @@ struct Probe<'h> {
     buffers: Vec<BufferId>,
 }
 
-/// What lies in the buffers at first: bytes of the weights, words of the activations, values.
+/// What lies in the buffers at first.
 struct Contents<'a> {
     weights: &'a [u8],
+    /// Words, zeros.
     n_acts: usize,
     values: &'a [f32],
+    tables: &'a [u8],
+    kv: &'a [u8],
 }
 
 impl Probe<'_> {
@@ -119,12 +149,14 @@ impl Probe<'_> {
         self.clear();
         let bindings = Bindings {
             weights: self.buffer(contents.weights.len())?,
-            kv: self.buffer(4)?,
-            tables: self.buffer(4)?,
+            kv: self.buffer(contents.kv.len())?,
+            tables: self.buffer(contents.tables.len())?,
             acts: self.buffer(4 * contents.n_acts)?,
             values: self.buffer(4 * contents.values.len())?,
         };
         self.host.write(bindings.weights, 0, contents.weights)?;
+        self.host.write(bindings.kv, 0, contents.kv)?;
+        self.host.write(bindings.tables, 0, contents.tables)?;
         self.host
             .write(bindings.values, 0, &bytes_of(contents.values))?;
         Ok(bindings)

@@ -131,6 +131,8 @@ impl Sample {
             weights: &self.packed(),
             n_acts: n_rows * layout.row_words(self.d_in),
             values: &[&self.x[..], &self.before].concat(),
+            tables: &[],
+            kv: &[],
         })?;
         let mut out = [None; 3];
         out[Quantize::slot(layout)] = Some(0);

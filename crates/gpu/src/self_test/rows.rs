@@ -2,7 +2,9 @@
 
 use super::{Contents, Probe, bytes_of};
 use crate::samples::Samples;
-use crate::{ActLayout, Error, Quantize, RowActivation, RowFunction, Shader};
+use crate::{
+    ActLayout, AddNormed, Error, Normed, Quantize, RowActivation, RowFunction, RowNorm, Shader,
+};
 use atta_kernels::Activation;
 
 /// Widths: less than a lane, off a group and off a block, several blocks.
@@ -48,6 +50,8 @@ impl Sample {
             weights: &bytes_of(&[&self.weight[..], &self.bias].concat()),
             n_acts,
             values: &[&self.x[..], &self.up].concat(),
+            tables: &[],
+            kv: &[],
         })?;
         let mut out = [None; 3];
         out[Quantize::slot(layout)] = Some(0);
@@ -62,20 +66,39 @@ impl Sample {
         probe.words(bindings.acts, 0, n_acts)
     }
 
-    /// The functions, with the places of weight, bias and factor.
-    fn functions(&self) -> Vec<RowFunction> {
-        let bias = self.d as u32;
-        let up = self.x.len() as u32;
-        let layer = |bias| RowFunction::Layer {
+    fn norms(&self) -> [RowNorm; 3] {
+        let layer = |bias| RowNorm::Layer {
             weight: 0,
             bias,
             eps: EPS,
         };
-        let rms = RowFunction::Rms {
+        let rms = RowNorm::Rms {
             weight: 0,
             eps: EPS,
         };
-        let mut all = vec![RowFunction::Copy, rms, layer(None), layer(Some(bias))];
+        [rms, layer(None), layer(Some(self.d as u32))]
+    }
+
+    /// `x` normed by atta-kernels.
+    fn normed(&self, probe: &Probe<'_>, norm: RowNorm, x: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; x.len()];
+        match norm {
+            RowNorm::Rms { eps, .. } => {
+                probe.kernels.rms_norm(x, &self.weight, eps, &mut out);
+            }
+            RowNorm::Layer { bias, eps, .. } => {
+                let affine = (&self.weight[..], bias.map(|_| &self.bias[..]));
+                probe.kernels.layer_norm(x, affine, eps, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The functions, with the places of weight, bias and factor.
+    fn functions(&self) -> Vec<RowFunction> {
+        let up = self.x.len() as u32;
+        let mut all = vec![RowFunction::Copy];
+        all.extend(self.norms().map(RowFunction::Norm));
         for activation in RowActivation::ALL {
             all.push(RowFunction::Activate(activation));
             all.push(RowFunction::Gate { activation, up });
@@ -89,15 +112,7 @@ impl Sample {
         let mut out = x.to_vec();
         match function {
             RowFunction::Copy => {}
-            RowFunction::Rms { eps, .. } => {
-                probe.kernels.rms_norm(x, &self.weight, eps, &mut out);
-            }
-            RowFunction::Layer { bias, eps, .. } => {
-                let bias = bias.map(|_| &self.bias[..]);
-                probe
-                    .kernels
-                    .layer_norm(x, (&self.weight, bias), eps, &mut out);
-            }
+            RowFunction::Norm(norm) => return self.normed(probe, norm, x),
             RowFunction::Activate(activation) => {
                 probe.kernels.activate(of_cpu(activation), &mut out);
             }
@@ -130,6 +145,58 @@ pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
+    for sample in WIDTHS.map(Sample::new) {
+        for norm in sample.norms() {
+            for normed in [Normed::Result, Normed::Sum] {
+                let add = AddNormed {
+                    norm,
+                    normed,
+                    n_rows: N_ROWS as u32,
+                    d: sample.d as u32,
+                    x: 0,
+                    y: sample.x.len() as u32,
+                    factor: 0.7,
+                };
+                let got = sample.add_on_gpu(probe, &add)?;
+                let rows = (0..N_ROWS).flat_map(|t| sample.add_on_cpu(probe, &add, t));
+                let expected: Vec<u32> = rows.map(f32::to_bits).collect();
+                let what = format!("{add:?}");
+                probe.same(&what, &got, expected.into_iter())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Sample {
+    fn add_on_gpu(&self, probe: &mut Probe<'_>, add: &AddNormed) -> Result<Vec<u32>, Error> {
+        let bindings = probe.fill(&Contents {
+            weights: &bytes_of(&[&self.weight[..], &self.bias].concat()),
+            n_acts: 1,
+            values: &[&self.x[..], &self.up].concat(),
+            tables: &[],
+            kv: &[],
+        })?;
+        probe.run(&Shader::add(), |p| add.dispatch(p, bindings))?;
+        probe.words(bindings.values, 0, self.x.len())
+    }
+
+    /// Row `t` by atta-kernels, as atta-model adds it.
+    fn add_on_cpu(&self, probe: &Probe<'_>, add: &AddNormed, t: usize) -> Vec<f32> {
+        let mut x = self.x[t * self.d..][..self.d].to_vec();
+        let mut y = self.up[t * self.d..][..self.d].to_vec();
+        if add.normed == Normed::Result {
+            y = self.normed(probe, add.norm, &y);
+        }
+        x.iter_mut().zip(&y).for_each(|(x, y)| *x += add.factor * y);
+        match add.normed {
+            Normed::Result => x,
+            Normed::Sum => self.normed(probe, add.norm, &x),
+        }
+    }
 }
 
 /// Rows whose codes are hard: zeros, ties, blocks that are too small, large and small ones.

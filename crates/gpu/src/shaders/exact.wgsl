@@ -73,7 +73,7 @@ fn div(a: f32, b: f32) -> f32 {
         }
         rest = rest << 1u;
     }
-    let is_small = exponent <= 0 || (x & 0x7fffffffu) == 0u || (y & 0x7fffffffu) >= INFINITE;
+    let is_small = exponent <= 0 || (x & INFINITE) == 0u || (y & 0x7fffffffu) >= INFINITE;
     let quotient = select(rounded(digits, rest != 0u, exponent), INFINITE, exponent >= 255 || (x & 0x7fffffffu) == INFINITE);
     let is_nan = (x & 0x7fffffffu) > INFINITE || (y & 0x7fffffffu) > INFINITE;
     return bitcast<f32>(select(sign | select(quotient, 0u, is_small), NAN, is_nan));

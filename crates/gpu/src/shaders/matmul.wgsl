@@ -16,7 +16,6 @@ struct Params {
     scale: f32,
     adds: u32,
     factor: f32,
-    blank: vec4<u32>,
 }
 
 // Columns of this workgroup, those of activation rows from the first one on.

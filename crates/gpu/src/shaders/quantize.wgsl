@@ -18,88 +18,26 @@ struct Params {
     out_256: u32,
     out_32: u32,
     out_f32: u32,
-    blank: vec4<u32>,
 }
 
 const COPY: u32 = 0u;
-const RMS: u32 = 1u;
-const LAYER: u32 = 2u;
 const ACTIVATE: u32 = 3u;
 const GATE: u32 = 4u;
 // Blocks with magnitudes below 1e-35 are zeros: the bits of that.
 const TINY: u32 = 0x0554ad2eu;
 
-var<workgroup> lanes: array<f32, 16>;
 var<workgroup> peaks: array<u32, 64>;
 var<workgroup> sums: array<i32, 64>;
 
-// What a norm subtracts and multiplies.
-struct Norm {
-    center: f32,
-    scale: f32,
-}
-
-fn total() -> f32 {
-    var row: array<f32, 16>;
-    for (var i = 0u; i < 16u; i++) {
-        row[i] = lanes[i];
-    }
-    return sum_of_lanes(row);
-}
-
-fn sum_of_values(first: u32, lane: u32) -> f32 {
-    var sum = 0.0;
-    for (var i = lane; i < p.d; i += 16u) {
-        sum = add(sum, values[first + i]);
-    }
-    return sum;
-}
-
-fn sum_of_squares(first: u32, center: f32, lane: u32) -> f32 {
-    var sum = 0.0;
-    for (var i = lane; i < p.d; i += 16u) {
-        let x = sub(values[first + i], center);
-        sum = add(sum, mul(x, x));
-    }
-    return sum;
-}
-
-fn mean_of(first: u32, t: u32) -> f32 {
-    if t < 16u {
-        lanes[t] = sum_of_values(first, t);
-    }
-    workgroupBarrier();
-    let sum = total();
-    workgroupBarrier();
-    return div(sum, to_float(i32(p.d)));
-}
-
-fn norm_of(first: u32, t: u32) -> Norm {
-    var center = 0.0;
-    if p.kind == LAYER {
-        center = mean_of(first, t);
-    }
-    if t < 16u {
-        lanes[t] = sum_of_squares(first, center, t);
-    }
-    workgroupBarrier();
-    let variance = div(total(), to_float(i32(p.d)));
-    return Norm(center, div(1.0, sqrt_of(add(variance, p.eps))));
-}
-
-fn normed(x: f32, i: u32, norm: Norm) -> f32 {
-    let y = mul(mul(sub(x, norm.center), norm.scale), vector(p.weight_at + i));
-    if p.bias_at == NONE {
-        return y;
-    }
-    return add(y, vector(p.bias_at + i));
+fn input(row: u32, i: u32) -> f32 {
+    return values[p.x_at + row * p.d + i];
 }
 
 fn element(row: u32, i: u32, norm: Norm) -> f32 {
     if i >= p.d {
         return 0.0;
     }
-    let x = values[p.x_at + row * p.d + i];
+    let x = input(row, i);
     switch p.kind {
         case RMS, LAYER: { return normed(x, i, norm); }
         case ACTIVATE: { return activate(p.activation, x); }
@@ -187,7 +125,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = group.x;
     var norm = Norm(0.0, 1.0);
     if p.kind == RMS || p.kind == LAYER {
-        norm = norm_of(p.x_at + row * p.d, t);
+        norm = norm_of(row, p.kind, t);
     }
     for (var b = 0u; b < (p.d + 255u) / 256u; b++) {
         let first = 256u * b + 4u * t;
