@@ -6,6 +6,17 @@ use crate::{Bindings, Dispatch, PipelineId, WeightFormat};
 
 /// Activation rows of a workgroup.
 const COLUMNS: u32 = 8;
+/// Weight rows and activation rows of a tile.
+const TILE: [u32; 2] = [32, 64];
+
+/// How a product is divided among workgroups. Both have the same bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProductWay {
+    /// A row of weights and up to eight activation rows: weights are read once for these.
+    Columns,
+    /// Tiles of 32 rows of weights and 64 activation rows.
+    Tiles,
+}
 
 /// What becomes of a product.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,9 +56,18 @@ pub struct Product {
 }
 
 impl Product {
-    /// The run of the kernel [`Shader::product`](crate::Shader::product) of the format.
-    pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
-        let bias = self.bias.unwrap_or(NONE);
+    /// The run of the kernel [`Shader::product`](crate::Shader::product) of the format and this
+    /// way.
+    pub fn dispatch(&self, way: ProductWay, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
+        Dispatch {
+            pipeline,
+            bindings,
+            params: self.params(),
+            grid: self.grid(way),
+        }
+    }
+
+    fn params(&self) -> [u32; PARAM_WORDS] {
         let [adds, factor] = match self.end {
             ProductEnd::Set => [0, 0],
             ProductEnd::Add(factor) => [1, factor.to_bits()],
@@ -62,16 +82,17 @@ impl Product {
             self.out,
             self.d_out,
         ]);
+        let bias = self.bias.unwrap_or(NONE);
         params[8..12].copy_from_slice(&[bias, self.scale.to_bits(), adds, factor]);
-        let n_groups = match self.format {
-            WeightFormat::F16 | WeightFormat::F32 => self.n_out.div_ceil(4),
-            _ => self.n_out,
+        params
+    }
+
+    fn grid(&self, way: ProductWay) -> [u32; 3] {
+        let [rows, columns] = match (way, self.format) {
+            (ProductWay::Tiles, _) => TILE,
+            (ProductWay::Columns, WeightFormat::F16 | WeightFormat::F32) => [4, COLUMNS],
+            (ProductWay::Columns, _) => [1, COLUMNS],
         };
-        Dispatch {
-            pipeline,
-            bindings,
-            params,
-            grid: grid_of(n_groups, self.n_rows.div_ceil(COLUMNS)),
-        }
+        grid_of(self.n_out.div_ceil(rows), self.n_rows.div_ceil(columns))
     }
 }

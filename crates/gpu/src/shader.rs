@@ -3,13 +3,13 @@
 //! As on the CPU, kernels are formats + algorithms and not their product: a format is a file with
 //! the functions that an algorithm calls. There is no preprocessor. It knows no driver.
 
-use crate::{GpuKv, WeightFormat};
+use crate::{GpuKv, ProductWay, WeightFormat};
 
 /// The text of a kernel. Its entry point is `main`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shader {
     /// Its name, such as `matmul q4_k`.
-    pub name: &'static str,
+    pub name: String,
     /// WGSL.
     pub text: String,
 }
@@ -21,6 +21,16 @@ const PRODUCT: &str = include_str!("shaders/matmul.wgsl");
 const OF_256: &str = include_str!("shaders/matmul_256.wgsl");
 const OF_32: &str = include_str!("shaders/matmul_32.wgsl");
 const OF_FLOATS: &str = include_str!("shaders/matmul_float.wgsl");
+const TILE: &str = include_str!("shaders/tile.wgsl");
+const TILE_256: &str = include_str!("shaders/tile_256.wgsl");
+const TILE_32: &str = include_str!("shaders/tile_32.wgsl");
+const NO_TILES: &str = "";
+const Q4_K: &str = include_str!("shaders/format/q4_k.wgsl");
+const Q6_K: &str = include_str!("shaders/format/q6_k.wgsl");
+const Q8_0: &str = include_str!("shaders/format/q8_0.wgsl");
+const Q4_0: &str = include_str!("shaders/format/q4_0.wgsl");
+const F16: &str = include_str!("shaders/format/f16.wgsl");
+const F32: &str = include_str!("shaders/format/f32.wgsl");
 const HEAD: &str = include_str!("shaders/head.wgsl");
 const NORM: &str = include_str!("shaders/norm.wgsl");
 const STORED: &str = include_str!("shaders/stored.wgsl");
@@ -29,7 +39,8 @@ const ATTENTION: &str = include_str!("shaders/attention.wgsl");
 
 impl Shader {
     /// A kernel of these pieces, behind memory and exact floats.
-    fn new(name: &'static str, pieces: &[&str]) -> Self {
+    fn new(name: &str, pieces: &[&str]) -> Self {
+        let name = name.to_owned();
         let text = [&[MEMORY, EXACT][..], pieces].concat().join("\n");
         Self { name, text }
     }
@@ -79,21 +90,26 @@ impl Shader {
         Self::new("merge", &[MATH, HEAD, algorithm])
     }
 
-    /// Products with matrices of a format.
-    pub fn product(format: WeightFormat) -> Self {
-        macro_rules! of {
-            ($name:literal, $algorithm:ident) => {{
-                let format = include_str!(concat!("shaders/format/", $name, ".wgsl"));
-                Self::new(concat!("matmul ", $name), &[PRODUCT, format, $algorithm])
-            }};
-        }
-        match format {
-            WeightFormat::Q4_K => of!("q4_k", OF_256),
-            WeightFormat::Q6_K => of!("q6_k", OF_256),
-            WeightFormat::Q8_0 => of!("q8_0", OF_32),
-            WeightFormat::Q4_0 => of!("q4_0", OF_32),
-            WeightFormat::F16 => of!("f16", OF_FLOATS),
-            WeightFormat::F32 => of!("f32", OF_FLOATS),
+    /// Products with matrices of a format; floats have no tiles.
+    pub fn product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let (name, format, of_columns, of_tiles) = match format {
+            WeightFormat::Q4_K => ("q4_k", Q4_K, OF_256, TILE_256),
+            WeightFormat::Q6_K => ("q6_k", Q6_K, OF_256, TILE_256),
+            WeightFormat::Q8_0 => ("q8_0", Q8_0, OF_32, TILE_32),
+            WeightFormat::Q4_0 => ("q4_0", Q4_0, OF_32, TILE_32),
+            WeightFormat::F16 => ("f16", F16, OF_FLOATS, NO_TILES),
+            WeightFormat::F32 => ("f32", F32, OF_FLOATS, NO_TILES),
+        };
+        match way {
+            ProductWay::Columns => Some(Self::new(
+                &format!("matmul {name}"),
+                &[PRODUCT, format, of_columns],
+            )),
+            ProductWay::Tiles if of_tiles == NO_TILES => None,
+            ProductWay::Tiles => Some(Self::new(
+                &format!("matmul {name} tiles"),
+                &[PRODUCT, TILE, format, of_tiles],
+            )),
         }
     }
 }

@@ -361,11 +361,11 @@ impl Host for NativeHost {
         }
         let made = self.scoped(|device| {
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(shader.name),
+                label: Some(&shader.name),
                 source: wgpu::ShaderSource::Wgsl(shader.text.as_str().into()),
             });
             device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(shader.name),
+                label: Some(&shader.name),
                 layout: Some(&self.layout.pipeline),
                 module: &module,
                 entry_point: Some("main"),
@@ -375,7 +375,7 @@ impl Host for NativeHost {
         });
         self.check()?;
         let made = made.map_err(|error| Error::Refused {
-            shader: shader.name.to_owned(),
+            shader: shader.name.clone(),
             reason: error.to_string(),
         })?;
         let id = PipelineId(self.pipelines.len() as u32);

@@ -2,16 +2,19 @@
 
 use super::{Contents, Probe, bytes_of};
 use crate::samples::Samples;
-use crate::{ActLayout, Error, Product, ProductEnd, Quantize, RowFunction, Shader, WeightFormat};
+use crate::{
+    ActLayout, Error, Product, ProductEnd, ProductWay, Quantize, RowFunction, Shader, WeightFormat,
+};
 use atta_formats::Encoding;
 use atta_kernels::{Activations, Job, Layouts, Matrix, Store};
 
 /// Shapes off every tile.
-const SHAPES: [Shape; 4] = [
+const SHAPES: [Shape; 5] = [
     Shape::new(1, 1, 1),
     Shape::new(31, 3, 3),
     Shape::new(33, 9, 9),
     Shape::new(257, 2, 2),
+    Shape::new(33, 2, 70),
 ];
 /// Multiplies every weight where a case wants that.
 const SCALE: f32 = 0.37;
@@ -86,10 +89,15 @@ fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
     for (shape, seed) in SHAPES.into_iter().zip(1..) {
         let sample = Sample::new(format, shape, seed);
         for end in [ProductEnd::Set, ProductEnd::Add(FACTOR)] {
-            let got = sample.on_gpu(probe, end)?;
             let expected = sample.on_cpu(probe, end);
-            let what = format!("[{}, {}] {end:?}", shape.n_out, sample.d_in);
-            probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+            for way in [ProductWay::Columns, ProductWay::Tiles] {
+                let Some(shader) = Shader::product(format, way) else {
+                    continue;
+                };
+                let got = sample.on_gpu(probe, &shader, way, end)?;
+                let what = format!("{way:?} [{}, {}] {end:?}", shape.n_out, sample.d_in);
+                probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+            }
         }
     }
     Ok(())
@@ -124,7 +132,13 @@ impl Sample {
     }
 
     /// The activations and the product on the GPU.
-    fn on_gpu(&self, probe: &mut Probe<'_>, end: ProductEnd) -> Result<Vec<u32>, Error> {
+    fn on_gpu(
+        &self,
+        probe: &mut Probe<'_>,
+        shader: &Shader,
+        way: ProductWay,
+        end: ProductEnd,
+    ) -> Result<Vec<u32>, Error> {
         let Shape { n_out, n_rows, .. } = self.shape;
         let layout = self.format.acts();
         let bindings = probe.fill(&Contents {
@@ -145,9 +159,7 @@ impl Sample {
         };
         let product = self.product(end);
         probe.run(&Shader::quantize(), |p| quantize.dispatch(p, bindings))?;
-        probe.run(&Shader::product(self.format), |p| {
-            product.dispatch(p, bindings)
-        })?;
+        probe.run(shader, |p| product.dispatch(way, p, bindings))?;
         probe.words(bindings.values, self.x.len(), n_rows * n_out)
     }
 
