@@ -10,7 +10,8 @@ const COPY_WORDS: u32 = 64;
 /// Copies of KV blocks, none of which is read and written.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyBlocks {
-    /// First word among the tables of `[n_pairs]` pairs: the first words of a block and of its copy.
+    /// First word among the tables of `[n_pairs]` pairs: the first words of a block and of its
+    /// copy.
     pub pairs: u32,
     /// Pairs.
     pub n_pairs: u32,

@@ -3,12 +3,12 @@
 //! As on the CPU, kernels are formats + algorithms and not their product: a format is a file with
 //! the functions that an algorithm calls. There is no preprocessor. It knows no driver.
 
-use crate::{GpuKv, ProductWay, WeightFormat};
+use crate::{ActLayout, GpuKv, ProductWay, WeightFormat};
 
 /// The text of a kernel. Its entry point is `main`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shader {
-    /// Its name, such as `matmul q4_k`.
+    /// Its name, such as `matmul q4_k columns`.
     pub name: String,
     /// WGSL.
     pub text: String,
@@ -24,13 +24,6 @@ const OF_FLOATS: &str = include_str!("shaders/matmul_float.wgsl");
 const TILE: &str = include_str!("shaders/tile.wgsl");
 const TILE_256: &str = include_str!("shaders/tile_256.wgsl");
 const TILE_32: &str = include_str!("shaders/tile_32.wgsl");
-const NO_TILES: &str = "";
-const Q4_K: &str = include_str!("shaders/format/q4_k.wgsl");
-const Q6_K: &str = include_str!("shaders/format/q6_k.wgsl");
-const Q8_0: &str = include_str!("shaders/format/q8_0.wgsl");
-const Q4_0: &str = include_str!("shaders/format/q4_0.wgsl");
-const F16: &str = include_str!("shaders/format/f16.wgsl");
-const F32: &str = include_str!("shaders/format/f32.wgsl");
 const HEAD: &str = include_str!("shaders/head.wgsl");
 const NORM: &str = include_str!("shaders/norm.wgsl");
 const STORED: &str = include_str!("shaders/stored.wgsl");
@@ -92,32 +85,48 @@ impl Shader {
 
     /// Products with matrices of a format; floats have no tiles.
     pub fn product(format: WeightFormat, way: ProductWay) -> Option<Self> {
-        let (name, format, of_columns, of_tiles) = match format {
-            WeightFormat::Q4_K => ("q4_k", Q4_K, OF_256, TILE_256),
-            WeightFormat::Q6_K => ("q6_k", Q6_K, OF_256, TILE_256),
-            WeightFormat::Q8_0 => ("q8_0", Q8_0, OF_32, TILE_32),
-            WeightFormat::Q4_0 => ("q4_0", Q4_0, OF_32, TILE_32),
-            WeightFormat::F16 => ("f16", F16, OF_FLOATS, NO_TILES),
-            WeightFormat::F32 => ("f32", F32, OF_FLOATS, NO_TILES),
+        let algorithm: &[&str] = match (format.acts(), way) {
+            (ActLayout::Q8_256, ProductWay::Columns) => &[PRODUCT, OF_256],
+            (ActLayout::Q8_256, ProductWay::Tiles) => &[PRODUCT, TILE, TILE_256],
+            (ActLayout::Q8_32, ProductWay::Columns) => &[PRODUCT, OF_32],
+            (ActLayout::Q8_32, ProductWay::Tiles) => &[PRODUCT, TILE, TILE_32],
+            (ActLayout::F32, ProductWay::Columns) => &[PRODUCT, OF_FLOATS],
+            (ActLayout::F32, ProductWay::Tiles) => return None,
         };
-        match way {
-            ProductWay::Columns => Some(Self::new(
-                &format!("matmul {name}"),
-                &[PRODUCT, format, of_columns],
-            )),
-            ProductWay::Tiles if of_tiles == NO_TILES => None,
-            ProductWay::Tiles => Some(Self::new(
-                &format!("matmul {name} tiles"),
-                &[PRODUCT, TILE, format, of_tiles],
-            )),
-        }
+        let name = format!("matmul {format:?} {way:?}").to_lowercase();
+        let pieces = [algorithm, &[text_of(format)]].concat();
+        Some(Self::new(&name, &pieces))
+    }
+}
+
+/// The functions that algorithms call.
+fn text_of(format: WeightFormat) -> &'static str {
+    match format {
+        WeightFormat::Q4_K => include_str!("shaders/format/q4_k.wgsl"),
+        WeightFormat::Q6_K => include_str!("shaders/format/q6_k.wgsl"),
+        WeightFormat::Q8_0 => include_str!("shaders/format/q8_0.wgsl"),
+        WeightFormat::Q4_0 => include_str!("shaders/format/q4_0.wgsl"),
+        WeightFormat::F16 => include_str!("shaders/format/f16.wgsl"),
+        WeightFormat::F32 => include_str!("shaders/format/f32.wgsl"),
     }
 }
 
 /// Every kernel.
 pub fn shaders() -> Vec<Shader> {
-    let products = WeightFormat::ALL.into_iter().map(Shader::product);
-    std::iter::once(Shader::quantize())
-        .chain(products)
-        .collect()
+    let mut all = vec![
+        Shader::quantize(),
+        Shader::add(),
+        Shader::heads(),
+        Shader::move_keys(),
+        Shader::copy_blocks(),
+        Shader::attention(GpuKv::Floats),
+        Shader::attention(GpuKv::Codes),
+        Shader::merge(),
+    ];
+    for format in WeightFormat::ALL {
+        let ways = [ProductWay::Columns, ProductWay::Tiles];
+        let of_format = ways.map(|way| Shader::product(format, way));
+        all.extend(of_format.into_iter().flatten());
+    }
+    all
 }

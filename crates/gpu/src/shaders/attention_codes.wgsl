@@ -1,4 +1,4 @@
-// Keys and values of 16-bit codes: scores and weighted sums in integers (`scores16.rs` and `values16.rs` of atta-kernels).
+// Keys and values of 16-bit codes: scores and weighted sums in integers (`scores16.rs`, `values16.rs` of atta-kernels).
 //
 //     query ≈ scale_q·x;   score = ((Σ code·x)·scale_0 + (Σ code·x)·scale_1 + …)·(scale·scale_q)
 //     w = e·scale, below 2^-100: 0;   S = min(262112 / g, 32639 / max w),  g = the largest sum of 32 weights

@@ -1,8 +1,8 @@
 // f32 in the steps of the CPU. All float arithmetic of all shaders stands in this file.
 //
-// Compilers may fuse and reassociate floats, and division and square root of drivers may be wrong by some units in the last
-// place. So each result passes through an xor with a zero that only the driver's memory knows, and division and square
-// root are made of integers, digit by digit. Numbers are normal or zero: drivers may flush others.
+// Compilers may fuse and reassociate floats, and division and square root of drivers may be wrong by some units in the
+// last place. So each result passes through an xor with a zero that only the driver's memory knows, and division and
+// square root are made of integers, digit by digit. Numbers are normal or zero: drivers may flush others.
 
 const NONE: u32 = 0xffffffffu;
 const NAN: u32 = 0x7fc00000u;
@@ -74,7 +74,8 @@ fn div(a: f32, b: f32) -> f32 {
         rest = rest << 1u;
     }
     let is_small = exponent <= 0 || (x & INFINITE) == 0u || (y & 0x7fffffffu) >= INFINITE;
-    let quotient = select(rounded(digits, rest != 0u, exponent), INFINITE, exponent >= 255 || (x & 0x7fffffffu) == INFINITE);
+    let is_large = exponent >= 255 || (x & 0x7fffffffu) == INFINITE;
+    let quotient = select(rounded(digits, rest != 0u, exponent), INFINITE, is_large);
     let is_nan = (x & 0x7fffffffu) > INFINITE || (y & 0x7fffffffu) > INFINITE;
     return bitcast<f32>(select(sign | select(quotient, 0u, is_small), NAN, is_nan));
 }

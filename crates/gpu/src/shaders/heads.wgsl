@@ -1,5 +1,5 @@
-// Heads of queries, keys and values of a row: a norm, the rope, factors; then queries go back to the values, keys and values
-// into the KV cache.
+// Heads of queries, keys and values of a row: a norm, the rope, factors; then queries go back to the values, keys and
+// values into the KV cache.
 //
 //     x = norm(x), rope(x)                        in this order, or the other
 //     x = x·factor·power                          factor of the row, power of two of the channel

@@ -1,7 +1,7 @@
 // One row of activations: a function of the rows of `values`, as f32 and as int8 in the layouts that products read.
 //
 //     x = value | rms(value) | layer(value) | act(value) | act(gate)·up
-//     for each 256: code = rne(x·(1/scale)), scale = max |x| / 127      one scale for all (Q8_256), or one for each 32 (Q8_32)
+//     code = rne(x·(1/scale)),  scale = max |x| / 127      of each 256 elements (Q8_256), or of each 32 (Q8_32)
 //
 // A workgroup has a row, a thread four neighbours of each 256. Sums of squares have sixteen lanes, a thread each.
 

@@ -1,5 +1,5 @@
-// A head of keys or values in a KV block, as the CPU stores it: f32, or 16-bit codes of all positions and then the scales of
-// each section. Parameters have `d_head`, `block_len` and `elem`: 0 for f32, 1 for codes.
+// A head of keys or values in a KV block, as the CPU stores it: f32, or 16-bit codes of all positions and then the
+// scales of each section. Parameters have `d_head`, `block_len` and `elem`: 0 for f32, 1 for codes.
 
 fn n_sections(is_value: bool) -> u32 {
     return select((p.d_head + KEY_SECTION - 1u) / KEY_SECTION, 1u, is_value);

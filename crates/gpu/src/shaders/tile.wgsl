@@ -1,6 +1,6 @@
-// Tiles of products for many activation rows: 32 rows of weights times 64 columns, in steps of 128 weights whose codes are in
-// the memory of the workgroup. A thread has 4 rows and 4 columns of the results: rows 4·(t / 16), columns t % 16 + 16·j, so
-// that neighbours read neighbours.
+// Tiles of products for many activation rows: 32 rows of weights times 64 columns, in steps of 128 weights whose codes
+// are in the memory of the workgroup. A thread has 4 rows and 4 columns of the results: rows from 4·(t / 16) on, columns
+// t % 16 + 16·j, so that neighbours read neighbours.
 
 const TILE_ROWS: u32 = 32u;
 const TILE_COLUMNS: u32 = 64u;

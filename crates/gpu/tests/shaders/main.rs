@@ -1,5 +1,5 @@
-//! Every kernel without a driver: its text is valid, fits every GPU, can be written in the languages
-//! of all drivers, and computes floats in guarded places only.
+//! Every kernel without a driver: its text is valid, fits every GPU, can be written in the
+//! languages of all drivers, and computes floats in guarded places only.
 
 mod floats;
 
@@ -88,23 +88,35 @@ fn every_float_operation_is_guarded() {
 
 /// Kernels, pieces of their texts, and what stands there instead.
 const MUTATIONS: [(&str, &str, &str); 11] = [
-    ("matmul q4_k", "return guard(a + b);", "return a + b;"),
-    ("matmul q4_k", "return guard(a - b);", "return a - b;"),
-    ("matmul q4_k", "return guard(a * b);", "return a * b;"),
     (
-        "matmul q4_k",
+        "matmul q4_k columns",
+        "return guard(a + b);",
+        "return a + b;",
+    ),
+    (
+        "matmul q4_k columns",
+        "return guard(a - b);",
+        "return a - b;",
+    ),
+    (
+        "matmul q4_k columns",
+        "return guard(a * b);",
+        "return a * b;",
+    ),
+    (
+        "matmul q4_k columns",
         "4096.0 + f32(i & 4095));",
         "4096.0 + f32(i & 4095)) * 2.0;",
     ),
-    ("matmul q4_k", "^ p.zero", "^ 0u"),
+    ("matmul q4_k columns", "^ p.zero", "^ 0u"),
     (
-        "matmul q4_k",
+        "matmul q4_k columns",
         "sub(mul(d.x, to_float(sums.x))",
         "sub(d.x * to_float(sums.x)",
     ),
-    ("matmul q8_0", "to_float(sum)", "f32(sum)"),
+    ("matmul q8_0 columns", "to_float(sum)", "f32(sum)"),
     (
-        "matmul f32",
+        "matmul f32 columns",
         "add(mul(weight(w, i), bitcast<f32>(acts[x + i])), sum)",
         "fma(weight(w, i), bitcast<f32>(acts[x + i]), sum)",
     ),
