@@ -150,7 +150,7 @@ impl HeadRecord {
 
 /// Heads of some rows of a layer.
 #[derive(Clone, Copy, Debug)]
-pub struct Heads {
+pub struct StoreHeads {
     /// First word of the records among the weights.
     pub records: u32,
     /// How many there are: three, or one for queries alone.
@@ -174,7 +174,7 @@ pub struct Heads {
     pub slots: u32,
 }
 
-impl Heads {
+impl StoreHeads {
     /// The run of the kernel [`Shader::heads`](crate::Shader::heads).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];

@@ -18,7 +18,7 @@
 //! - [`Host`] is the seam: buffers, pipelines, submissions, reads. `NativeHost` is wgpu.
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do.
-//! - [`Quantize`], [`Product`], [`Heads`], [`Attend`], [`Merge`], [`AddNormed`], [`CopyBlocks`]
+//! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`], [`CopyBlocks`]
 //!   and [`MoveKeys`] are kernels with their parameters.
 //! - [`self_test`] compares a host with atta-kernels.
 
@@ -43,7 +43,7 @@ pub use attention::{Attend, CHUNK, Merge};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
 pub use format::WeightFormat;
-pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, Heads};
+pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use host::NativeHost;
 pub use host::{

@@ -24,6 +24,10 @@ impl Samples {
         (0..n).map(|_| self.float()).collect()
     }
 
+    pub(crate) fn words(&mut self, n: usize) -> Vec<u32> {
+        (0..n).map(|_| self.next() as u32).collect()
+    }
+
     /// A matrix `[d_out, d_in]` in GGUF's layout: random codes, scales around 0.01.
     pub(crate) fn matrix(&mut self, format: WeightFormat, d_out: usize, d_in: usize) -> Vec<u8> {
         let ty = format.tensor_type();

@@ -7,6 +7,7 @@
 mod attention;
 mod blocks;
 mod heads;
+mod operations;
 mod products;
 mod rows;
 
@@ -25,6 +26,10 @@ pub struct SelfTest {
 
 /// All comparisons.
 pub const CASES: &[SelfTest] = &[
+    SelfTest {
+        name: "operations",
+        run: operations::check,
+    },
     SelfTest {
         name: "rows: copies, norms and activations",
         run: rows::functions,

@@ -38,6 +38,12 @@ impl Shader {
         Self { name, text }
     }
 
+    /// Single operations, for the self-test.
+    pub(crate) fn operations() -> Self {
+        let algorithm = include_str!("shaders/operations.wgsl");
+        Self::new("operations", &[MATH, algorithm])
+    }
+
     /// Rows of activations.
     pub fn quantize() -> Self {
         let algorithm = include_str!("shaders/quantize.wgsl");
@@ -114,6 +120,7 @@ fn text_of(format: WeightFormat) -> &'static str {
 /// Every kernel.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![
+        Shader::operations(),
         Shader::quantize(),
         Shader::add(),
         Shader::heads(),

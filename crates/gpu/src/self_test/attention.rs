@@ -18,7 +18,7 @@ const SINKS: [f32; N_HEADS] = [0.5, -3.0, 4.0, 0.0];
 
 /// What a model may want besides.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct AttnVariant {
     d_head: usize,
     window: usize,
     softcap: Option<f32>,
@@ -28,7 +28,7 @@ struct Wanted {
     size: f32,
 }
 
-const PLAIN: Wanted = Wanted {
+const PLAIN: AttnVariant = AttnVariant {
     d_head: 64,
     window: N_CTX,
     softcap: None,
@@ -36,22 +36,22 @@ const PLAIN: Wanted = Wanted {
     has_sinks: false,
     size: 1.0,
 };
-const WANTED: [Wanted; 4] = [
+const VARIANTS: [AttnVariant; 4] = [
     PLAIN,
-    Wanted {
+    AttnVariant {
         d_head: 80,
         window: 40,
         has_sinks: true,
         size: 20.0,
         ..PLAIN
     },
-    Wanted {
+    AttnVariant {
         d_head: 160,
         softcap: Some(5.0),
         size: 4.0,
         ..PLAIN
     },
-    Wanted {
+    AttnVariant {
         d_head: 16,
         window: 129,
         has_slopes: true,
@@ -60,8 +60,8 @@ const WANTED: [Wanted; 4] = [
     },
 ];
 
-struct Sample {
-    wanted: Wanted,
+struct AttnSample {
+    variant: AttnVariant,
     kv: GpuKv,
     /// Place of each block of the sequence.
     blocks: Vec<u32>,
@@ -80,29 +80,29 @@ pub(super) fn codes(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 fn check(probe: &mut Probe<'_>, kv: GpuKv) -> Result<(), Error> {
-    for wanted in WANTED {
-        let sample = Sample::new(probe, wanted, kv);
+    for variant in VARIANTS {
+        let sample = AttnSample::new(probe, variant, kv);
         let got = sample.on_gpu(probe)?;
         let expected = sample.on_cpu(probe);
-        let what = format!("{wanted:?}");
+        let what = format!("{variant:?}");
         probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
     }
     Ok(())
 }
 
-impl Sample {
+impl AttnSample {
     /// A cache in blocks that are not in order, the bytes of unused positions being 0xff.
-    fn new(probe: &Probe<'_>, wanted: Wanted, kv: GpuKv) -> Self {
-        let d = wanted.d_head;
+    fn new(probe: &Probe<'_>, variant: AttnVariant, kv: GpuKv) -> Self {
+        let d = variant.d_head;
         let mut samples = Samples(d as u64 + 7);
         let n_blocks = N_CTX.div_ceil(BLOCK_LEN) as u32;
         let q = samples.floats(LAST.len() * N_HEADS * d);
         let mut sample = Self {
-            wanted,
+            variant,
             kv,
             blocks: (0..n_blocks).map(|b| (b * 3 + 1) % n_blocks).collect(),
             arena: Vec::new(),
-            q: q.iter().map(|x| x * wanted.size).collect(),
+            q: q.iter().map(|x| x * variant.size).collect(),
         };
         let layer_bytes = sample.layer().block_bytes;
         sample.arena = vec![0xff; layer_bytes * n_blocks as usize];
@@ -133,7 +133,7 @@ impl Sample {
     }
 
     fn layer(&self) -> KvLayer<'_> {
-        let d_head = self.wanted.d_head;
+        let d_head = self.variant.d_head;
         let elem = self.kv.elem();
         let bytes = |role| {
             let rows = KvRows {
@@ -162,7 +162,7 @@ impl Sample {
         let last = LAST[t];
         AttnRow {
             blocks: &self.blocks,
-            first: (last + 1).saturating_sub(self.wanted.window),
+            first: (last + 1).saturating_sub(self.variant.window),
             last,
             pos: last,
             chosen: None,
@@ -186,8 +186,8 @@ impl Sample {
             partials: 0,
             n_chunks: N_CTX.div_ceil(CHUNK) as u32,
             scale: 0.3,
-            softcap: self.wanted.softcap,
-            slopes: self.wanted.has_slopes.then_some(0),
+            softcap: self.variant.softcap,
+            slopes: self.variant.has_slopes.then_some(0),
         }
     }
 
@@ -213,7 +213,7 @@ impl Sample {
         })?;
         let out = self.q.len();
         let merge = Merge {
-            sinks: self.wanted.has_sinks.then_some(SLOPES.len() as u32),
+            sinks: self.variant.has_sinks.then_some(SLOPES.len() as u32),
             ..attend.merge(self.kv, out as u32)
         };
         probe.run(&Shader::attention(self.kv), |p| {
@@ -225,7 +225,7 @@ impl Sample {
 
     fn on_cpu(&self, probe: &Probe<'_>) -> Vec<f32> {
         let mut out = vec![0.0; self.q.len()];
-        let mut scratch = AttnScratch::new(LAST.len(), N_HEADS, self.wanted.d_head, N_CTX, 1);
+        let mut scratch = AttnScratch::new(LAST.len(), N_HEADS, self.variant.d_head, N_CTX, 1);
         let slope = |h: usize| SLOPES[h];
         let row = |t: usize| self.row(t);
         probe.kernels.attention(
@@ -236,9 +236,9 @@ impl Sample {
                 rows: &row,
                 n_heads: N_HEADS,
                 scale: self.attend().scale,
-                softcap: self.wanted.softcap,
-                slopes: self.wanted.has_slopes.then_some(&slope as _),
-                sinks: self.wanted.has_sinks.then_some(&SINKS[..]),
+                softcap: self.variant.softcap,
+                slopes: self.variant.has_slopes.then_some(&slope as _),
+                sinks: self.variant.has_sinks.then_some(&SINKS[..]),
                 out: &mut out,
                 scratch: &mut scratch,
             },

@@ -43,7 +43,7 @@ pub(super) fn copies(probe: &mut Probe<'_>) -> Result<(), Error> {
 pub(super) fn moved(probe: &mut Probe<'_>) -> Result<(), Error> {
     for kv in [GpuKv::Floats, GpuKv::Codes] {
         for (d, pairing) in [(64, RopePairing::Norm), (160, RopePairing::Neox)] {
-            let keys = Keys::new(probe, kv, d);
+            let keys = MovedKeys::new(probe, kv, d);
             let got = keys.on_gpu(probe, pairing)?;
             let expected = keys.on_cpu(probe, pairing);
             let words = expected.as_chunks().0.iter();
@@ -55,7 +55,7 @@ pub(super) fn moved(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 /// Blocks of keys, and the angles by which they turn.
-struct Keys {
+struct MovedKeys {
     kv: GpuKv,
     rows: KvRows,
     arena: Vec<u8>,
@@ -63,7 +63,7 @@ struct Keys {
     turns: Vec<f32>,
 }
 
-impl Keys {
+impl MovedKeys {
     fn new(probe: &Probe<'_>, kv: GpuKv, d: usize) -> Self {
         let mut samples = Samples(d as u64 + 3);
         let rows = KvRows {

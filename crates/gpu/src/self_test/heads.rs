@@ -2,7 +2,7 @@
 
 use super::{Contents, Probe, bytes_of};
 use crate::samples::Samples;
-use crate::{Error, GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, Heads, Shader};
+use crate::{Error, GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, Shader, StoreHeads};
 use atta_kernels::{KvRole, KvRows, RopePairing};
 
 const N_ROWS: usize = 3;
@@ -17,26 +17,26 @@ const EPS: f32 = 1e-6;
 const FACTORS: [f32; N_ROWS] = [1.0, 1.3, 0.7];
 
 /// Widths, ropes and norms: a whole head of neighbours, a part of one, none; a key of two sections.
-const SHAPES: [Shape; 4] = [
-    Shape {
+const SHAPES: [HeadShape; 4] = [
+    HeadShape {
         d_head: 64,
         d_rope: 64,
         pairing: RopePairing::Norm,
         norm: HeadNorm::None,
     },
-    Shape {
+    HeadShape {
         d_head: 80,
         d_rope: 32,
         pairing: RopePairing::Neox,
         norm: FIRST,
     },
-    Shape {
+    HeadShape {
         d_head: 160,
         d_rope: 160,
         pairing: RopePairing::Neox,
         norm: LAST,
     },
-    Shape {
+    HeadShape {
         d_head: 16,
         d_rope: 0,
         pairing: RopePairing::Norm,
@@ -53,7 +53,7 @@ const LAST: HeadNorm = HeadNorm::Last {
 };
 
 #[derive(Clone, Copy)]
-struct Shape {
+struct HeadShape {
     d_head: usize,
     d_rope: usize,
     pairing: RopePairing,
@@ -61,8 +61,8 @@ struct Shape {
 }
 
 /// Inputs of one dispatch.
-struct Sample {
-    shape: Shape,
+struct HeadSample {
+    shape: HeadShape,
     kv: GpuKv,
     /// Norm weight, then powers of two of each KV head, `[1 + N_KV_HEADS, d_head]`.
     vectors: Vec<f32>,
@@ -75,7 +75,7 @@ struct Sample {
 pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
     for kv in [GpuKv::Floats, GpuKv::Codes] {
         for shape in SHAPES {
-            let sample = Sample::new(shape, kv);
+            let sample = HeadSample::new(shape, kv);
             let [queries, stored] = sample.on_gpu(probe)?;
             let (queries_of_cpu, arena) = sample.on_cpu(probe);
             let what = format!("{kv:?}, heads of {}", shape.d_head);
@@ -89,8 +89,8 @@ pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-impl Sample {
-    fn new(shape: Shape, kv: GpuKv) -> Self {
+impl HeadSample {
+    fn new(shape: HeadShape, kv: GpuKv) -> Self {
         let d = shape.d_head;
         let mut samples = Samples(d as u64);
         let mut vectors = samples.floats(d);
@@ -180,7 +180,7 @@ impl Sample {
             tables: &tables,
             kv: &vec![0; 4 * N_BLOCKS * block_words],
         })?;
-        let heads = Heads {
+        let heads = StoreHeads {
             records: self.vectors.len() as u32,
             n_records: 3,
             n_heads: N_HEADS as u32,
@@ -203,7 +203,7 @@ impl Sample {
     /// The steps of a head in atta-model's attention, but for storing it.
     fn finish(&self, probe: &Probe<'_>, record: &HeadRecord, place: [usize; 2]) -> Vec<f32> {
         let [t, h] = place;
-        let Shape { d_head, d_rope, .. } = self.shape;
+        let HeadShape { d_head, d_rope, .. } = self.shape;
         let at = record.x as usize + (t * record.n_heads as usize + h) * d_head;
         let mut head = self.x[at..at + d_head].to_vec();
         let weight = &self.vectors[..d_head];

@@ -9,12 +9,12 @@ use atta_formats::Encoding;
 use atta_kernels::{Activations, Job, Layouts, Matrix, Store};
 
 /// Shapes off every tile.
-const SHAPES: [Shape; 5] = [
-    Shape::new(1, 1, 1),
-    Shape::new(31, 3, 3),
-    Shape::new(33, 9, 9),
-    Shape::new(257, 2, 2),
-    Shape::new(33, 2, 70),
+const SHAPES: [ProductShape; 5] = [
+    ProductShape::new(1, 1, 1),
+    ProductShape::new(31, 3, 3),
+    ProductShape::new(33, 9, 9),
+    ProductShape::new(257, 2, 2),
+    ProductShape::new(33, 2, 70),
 ];
 /// Multiplies every weight where a case wants that.
 const SCALE: f32 = 0.37;
@@ -23,13 +23,13 @@ const FACTOR: f32 = 1.7;
 
 /// Rows of a matrix, its blocks in a row, rows of activations.
 #[derive(Clone, Copy)]
-struct Shape {
+struct ProductShape {
     n_out: usize,
     n_blocks: usize,
     n_rows: usize,
 }
 
-impl Shape {
+impl ProductShape {
     const fn new(n_out: usize, n_blocks: usize, n_rows: usize) -> Self {
         Self {
             n_out,
@@ -49,9 +49,9 @@ impl Shape {
 }
 
 /// One product, and its inputs.
-struct Sample {
+struct ProductSample {
     format: WeightFormat,
-    shape: Shape,
+    shape: ProductShape,
     d_in: usize,
     matrix: Vec<u8>,
     bias: Vec<f32>,
@@ -87,7 +87,7 @@ pub(super) fn f32(probe: &mut Probe<'_>) -> Result<(), Error> {
 
 fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
     for (shape, seed) in SHAPES.into_iter().zip(1..) {
-        let sample = Sample::new(format, shape, seed);
+        let sample = ProductSample::new(format, shape, seed);
         for end in [ProductEnd::Set, ProductEnd::Add(FACTOR)] {
             let expected = sample.on_cpu(probe, end);
             for way in [ProductWay::Columns, ProductWay::Tiles] {
@@ -103,8 +103,8 @@ fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
     Ok(())
 }
 
-impl Sample {
-    fn new(format: WeightFormat, shape: Shape, seed: u64) -> Self {
+impl ProductSample {
+    fn new(format: WeightFormat, shape: ProductShape, seed: u64) -> Self {
         let mut samples = Samples(seed);
         let d_in = shape.d_in(format);
         Self {
@@ -139,7 +139,7 @@ impl Sample {
         way: ProductWay,
         end: ProductEnd,
     ) -> Result<Vec<u32>, Error> {
-        let Shape { n_out, n_rows, .. } = self.shape;
+        let ProductShape { n_out, n_rows, .. } = self.shape;
         let layout = self.format.acts();
         let bindings = probe.fill(&Contents {
             weights: &self.packed(),
@@ -185,7 +185,7 @@ impl Sample {
 
     /// The same by atta-kernels, `[n_rows, n_out]`.
     fn on_cpu(&self, probe: &Probe<'_>, end: ProductEnd) -> Vec<f32> {
-        let Shape { n_out, n_rows, .. } = self.shape;
+        let ProductShape { n_out, n_rows, .. } = self.shape;
         let layout = match self.format.acts() {
             ActLayout::F32 => Layouts::F32,
             ActLayout::Q8_32 => Layouts::Q8_32,

@@ -13,7 +13,7 @@ const N_ROWS: usize = 3;
 const EPS: f32 = 1e-5;
 
 /// Rows `[N_ROWS, d]`, the other factor of a gate, a weight and a bias.
-struct Sample {
+struct RowSample {
     d: usize,
     x: Vec<f32>,
     up: Vec<f32>,
@@ -21,7 +21,7 @@ struct Sample {
     bias: Vec<f32>,
 }
 
-impl Sample {
+impl RowSample {
     /// Rows of three sizes, so that activations bend.
     fn new(d: usize) -> Self {
         let mut samples = Samples(d as u64);
@@ -135,7 +135,7 @@ fn of_cpu(activation: RowActivation) -> Activation {
 }
 
 pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for sample in WIDTHS.map(Sample::new) {
+    for sample in WIDTHS.map(RowSample::new) {
         for function in sample.functions() {
             let got = sample.on_gpu(probe, function, ActLayout::F32)?;
             let rows = (0..N_ROWS).flat_map(|t| sample.on_cpu(probe, function, t));
@@ -148,7 +148,7 @@ pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for sample in WIDTHS.map(Sample::new) {
+    for sample in WIDTHS.map(RowSample::new) {
         for norm in sample.norms() {
             for normed in [Normed::Result, Normed::Sum] {
                 let add = AddNormed {
@@ -171,7 +171,7 @@ pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-impl Sample {
+impl RowSample {
     fn add_on_gpu(&self, probe: &mut Probe<'_>, add: &AddNormed) -> Result<Vec<u32>, Error> {
         let bindings = probe.fill(&Contents {
             weights: &bytes_of(&[&self.weight[..], &self.bias].concat()),
@@ -200,8 +200,8 @@ impl Sample {
 }
 
 /// Rows whose codes are hard: zeros, ties, blocks that are too small, large and small ones.
-fn hard_rows(d: usize) -> Sample {
-    let mut sample = Sample::new(d);
+fn hard_rows(d: usize) -> RowSample {
+    let mut sample = RowSample::new(d);
     let sizes = [0.0, 1.0, 1e-36, 1e-33, 1e30];
     for (block, i) in sample.x.chunks_mut(32).zip(0..) {
         block.iter_mut().for_each(|x| *x *= sizes[i % 5]);

@@ -17,7 +17,7 @@ const CONVERSION: &str = "to_float";
 const GUARD: &str = "guard";
 
 /// A function of a module, with the types of its expressions.
-struct Walk<'a> {
+struct FloatWalk<'a> {
     module: &'a Module,
     name: &'a str,
     function: &'a Function,
@@ -26,14 +26,14 @@ struct Walk<'a> {
 
 /// Float operations that a compiler may fuse, reassociate or round otherwise, in words.
 pub(crate) fn unguarded(module: &Module, info: &ModuleInfo) -> Vec<String> {
-    let functions = module.functions.iter().map(|(handle, function)| Walk {
+    let functions = module.functions.iter().map(|(handle, function)| FloatWalk {
         module,
         name: function.name.as_deref().unwrap_or_default(),
         function,
         info: &info[handle],
     });
     let entries = module.entry_points.iter().enumerate();
-    let entries = entries.map(|(i, entry)| Walk {
+    let entries = entries.map(|(i, entry)| FloatWalk {
         module,
         name: &entry.name,
         function: &entry.function,
@@ -85,7 +85,7 @@ fn is_zero_of_params(module: &Module, guard: &Function, at: Handle<Expression>) 
     global.space == AddressSpace::Uniform && members[0].name.as_deref() == Some("zero")
 }
 
-impl Walk<'_> {
+impl FloatWalk<'_> {
     fn findings(&self) -> Vec<String> {
         let expressions = self.function.expressions.iter();
         expressions
