@@ -17,7 +17,8 @@
 //!
 //! - [`Host`] is the seam: buffers, pipelines, submissions, reads. `NativeHost` is wgpu.
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
-//! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do.
+//! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
+//!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`], [`CopyBlocks`]
 //!   and [`MoveKeys`] are kernels with their parameters.
 //! - [`self_test`] compares a host with atta-kernels.
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod acts;
+mod arena;
 mod attention;
 mod blocks;
 mod error;
@@ -39,6 +41,7 @@ mod shader;
 mod sum;
 
 pub use acts::ActLayout;
+pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
