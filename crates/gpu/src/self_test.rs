@@ -67,6 +67,10 @@ pub const CASES: &[SelfTest] = &[
         run: products::f32,
     },
     SelfTest {
+        name: "matmul in slices",
+        run: products::in_slices,
+    },
+    SelfTest {
         name: "heads",
         run: heads::check,
     },

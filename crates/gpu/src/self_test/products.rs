@@ -3,7 +3,8 @@
 use super::{Contents, Probe, bytes_of};
 use crate::samples::Samples;
 use crate::{
-    ActLayout, Error, Product, ProductEnd, ProductWay, Quantize, RowFunction, Shader, WeightFormat,
+    ActLayout, ArenaPlan, Bindings, BufferId, Error, MatrixShape, Product, ProductEnd, ProductWay,
+    Quantize, RowFunction, Shader, Slice, WeightFormat, upload_rows,
 };
 use atta_formats::Encoding;
 use atta_kernels::{Activations, Job, Layouts, Matrix, Store};
@@ -22,7 +23,7 @@ const SCALE: f32 = 0.37;
 const FACTOR: f32 = 1.7;
 
 /// Rows of a matrix, its blocks in a row, rows of activations.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct ProductShape {
     n_out: usize,
     n_blocks: usize,
@@ -53,6 +54,8 @@ struct ProductSample {
     format: WeightFormat,
     shape: ProductShape,
     d_in: usize,
+    /// The largest buffer of weights.
+    buffer_bytes: u64,
     matrix: Vec<u8>,
     bias: Vec<f32>,
     /// `[n_rows, d_in]`.
@@ -86,24 +89,43 @@ pub(super) fn f32(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
-    for (shape, seed) in SHAPES.into_iter().zip(1..) {
-        let sample = ProductSample::new(format, shape, seed);
-        for end in [ProductEnd::Set, ProductEnd::Add(FACTOR)] {
-            let expected = sample.on_cpu(probe, end);
-            for way in [ProductWay::Columns, ProductWay::Tiles] {
-                let Some(shader) = Shader::product(format, way) else {
-                    continue;
-                };
-                let got = sample.on_gpu(probe, &shader, way, end)?;
-                let what = format!("{way:?} [{}, {}] {end:?}", shape.n_out, sample.d_in);
-                probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
-            }
+    let samples = SHAPES.into_iter().zip(1..);
+    for sample in samples.map(|(shape, seed)| ProductSample::new(format, shape, seed)) {
+        sample.check(probe)?;
+    }
+    Ok(())
+}
+
+/// A matrix in three buffers, as a large head on a GPU that binds little at once.
+pub(super) fn in_slices(probe: &mut Probe<'_>) -> Result<(), Error> {
+    for format in WeightFormat::ALL {
+        let sample = ProductSample::new(format, ProductShape::new(70, 1, 2), 9);
+        let row_bytes = 4 * (1 + format.row_words(sample.d_in));
+        let buffer_bytes = 30 * row_bytes as u64;
+        ProductSample {
+            buffer_bytes,
+            ..sample
         }
+        .check(probe)?;
     }
     Ok(())
 }
 
 impl ProductSample {
+    fn check(&self, probe: &mut Probe<'_>) -> Result<(), Error> {
+        for end in [ProductEnd::Set, ProductEnd::Add(FACTOR)] {
+            let expected = self.on_cpu(probe, end);
+            let ways = [ProductWay::Columns, ProductWay::Tiles].into_iter();
+            for way in ways.filter(|way| Shader::product(self.format, *way).is_some()) {
+                let got = self.on_gpu(probe, way, end)?;
+                let shape = self.shape;
+                let what = format!("{:?} {way:?} {shape:?} {end:?}", self.format);
+                probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+            }
+        }
+        Ok(())
+    }
+
     fn new(format: WeightFormat, shape: ProductShape, seed: u64) -> Self {
         let mut samples = Samples(seed);
         let d_in = shape.d_in(format);
@@ -115,35 +137,46 @@ impl ProductSample {
             format,
             shape,
             d_in,
+            buffer_bytes: 1 << 24,
         }
     }
 
-    /// The matrix, then the bias.
-    fn packed(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for row in self
-            .matrix
-            .chunks_exact(self.matrix.len() / self.shape.n_out)
-        {
-            self.format.pack_row(row, &mut out);
-        }
-        out.extend(bytes_of(&self.bias));
-        out
-    }
-
-    /// The activations and the product on the GPU.
+    /// The activations and the product on the GPU, in as many slices as buffers take.
     fn on_gpu(
         &self,
         probe: &mut Probe<'_>,
-        shader: &Shader,
         way: ProductWay,
         end: ProductEnd,
     ) -> Result<Vec<u32>, Error> {
         let ProductShape { n_out, n_rows, .. } = self.shape;
+        let mut plan = ArenaPlan::new(self.buffer_bytes);
+        let slices = plan.matrix(MatrixShape {
+            format: self.format,
+            d_out: n_out,
+            d_in: self.d_in,
+            has_bias: true,
+        })?;
+        let bindings = self.fill(probe)?;
+        let shader = Shader::product(self.format, way).expect("only ways that the format has");
+        for (slice, bytes) in slices.iter().zip(plan.bytes()) {
+            let weights = probe.buffer(bytes as usize)?;
+            self.upload(probe, weights, slice)?;
+            let bindings = Bindings {
+                weights,
+                ..bindings
+            };
+            let product = self.product(slice, end);
+            probe.run(&shader, |p| product.dispatch(way, p, bindings))?;
+        }
+        probe.words(bindings.values, self.x.len(), n_rows * n_out)
+    }
+
+    /// Buffers with the activations.
+    fn fill(&self, probe: &mut Probe<'_>) -> Result<Bindings, Error> {
         let layout = self.format.acts();
         let bindings = probe.fill(&Contents {
-            weights: &self.packed(),
-            n_acts: n_rows * layout.row_words(self.d_in),
+            weights: &[],
+            n_acts: self.shape.n_rows * layout.row_words(self.d_in),
             values: &[&self.x[..], &self.before].concat(),
             tables: &[],
             kv: &[],
@@ -152,33 +185,40 @@ impl ProductSample {
         out[Quantize::slot(layout)] = Some(0);
         let quantize = Quantize {
             function: RowFunction::Copy,
-            n_rows: n_rows as u32,
+            n_rows: self.shape.n_rows as u32,
             d: self.d_in as u32,
             x: 0,
             out,
         };
-        let product = self.product(end);
         probe.run(&Shader::quantize(), |p| quantize.dispatch(p, bindings))?;
-        probe.run(shader, |p| product.dispatch(way, p, bindings))?;
-        probe.words(bindings.values, self.x.len(), n_rows * n_out)
+        Ok(bindings)
+    }
+
+    /// Writes the rows and the bias of a slice.
+    fn upload(&self, probe: &mut Probe<'_>, buffer: BufferId, slice: &Slice) -> Result<(), Error> {
+        let row_bytes = self.matrix.len() / self.shape.n_out;
+        let rows = self.matrix.chunks_exact(row_bytes);
+        let rows = rows.skip(slice.rows.start).take(slice.rows.len());
+        upload_rows(probe.host, buffer, self.format, slice.w, rows)?;
+        let bias = bytes_of(&self.bias[slice.rows.clone()]);
+        let at = slice.bias.expect("the plan has a bias");
+        probe.host.write(buffer, 4 * u64::from(at), &bias)
     }
 
     /// With a scale and a bias where the product is set.
-    fn product(&self, end: ProductEnd) -> Product {
-        let n_out = self.shape.n_out as u32;
-        let bias = self.format.row_words(self.d_in) as u32 * n_out;
+    fn product(&self, slice: &Slice, end: ProductEnd) -> Product {
         let is_set = end == ProductEnd::Set;
         Product {
             format: self.format,
-            w: 0,
-            n_out,
+            w: slice.w,
+            n_out: slice.rows.len() as u32,
             d_in: self.d_in as u32,
             scale: if is_set { SCALE } else { 1.0 },
-            bias: is_set.then_some(bias),
+            bias: slice.bias.filter(|_| is_set),
             n_rows: self.shape.n_rows as u32,
             x: 0,
-            out: self.x.len() as u32,
-            d_out: n_out,
+            out: (self.x.len() + slice.rows.start) as u32,
+            d_out: self.shape.n_out as u32,
             end,
         }
     }
