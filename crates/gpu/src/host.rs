@@ -12,9 +12,9 @@ use crate::{Error, Shader};
 pub use native::NativeHost;
 
 /// Words of the parameters of a dispatch. The first one is the zero of the shaders' guard.
-pub const PARAM_WORDS: usize = 16;
+pub(crate) const PARAM_WORDS: usize = 16;
 /// Workgroups in one dimension of a grid, at most.
-pub const GRID_MAX: u32 = 65_535;
+pub(crate) const GRID_MAX: u32 = 65_535;
 
 /// The parameters of a dispatch.
 pub type Params = [u32; PARAM_WORDS];
@@ -58,12 +58,12 @@ pub struct Dispatch {
     pub bindings: Bindings,
     /// Its parameters.
     pub params: Params,
-    /// Workgroups in each dimension, at most [`GRID_MAX`] each.
+    /// Workgroups in each dimension, at most 65,535 each.
     pub grid: [u32; 3],
 }
 
 /// A grid of at least `n` workgroups, numbered `65535·y + x`, in `layers` layers.
-pub fn grid_of(n: u32, layers: u32) -> [u32; 3] {
+pub(crate) fn grid_of(n: u32, layers: u32) -> [u32; 3] {
     [n.min(GRID_MAX), n.div_ceil(GRID_MAX), layers]
 }
 

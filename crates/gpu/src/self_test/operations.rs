@@ -82,7 +82,7 @@ fn integers(samples: &mut Samples) -> Vec<u32> {
     let word = |(i, word): (usize, u32)| match i % 4 {
         0 => word,
         1 => (word as i32 >> (word % 31)) as u32,
-        2 => (1 << 24 << (word % 7)).wrapping_add((1 << (word % 7)) / 2 + word / 7 % 3) - 1,
+        2 => (1u32 << 24 << (word % 7)).wrapping_add((1 << (word % 7)) / 2 + word / 7 % 3) - 1,
         _ => [
             0,
             1,

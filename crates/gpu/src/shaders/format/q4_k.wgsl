@@ -16,8 +16,8 @@ fn factors(w: u32) -> vec2<f32> {
 fn part_of_block(w: u32, t: u32) -> Part {
     let pair = t >> 1u;
     let inside = 4u * (t & 1u);
-    let from = w + 4u + 8u * pair + inside;
-    let bytes = vec4<u32>(weights[from], weights[from + 1u], weights[from + 2u], weights[from + 3u]);
+    let first = w + 4u + 8u * pair + inside;
+    let bytes = vec4<u32>(weights[first], weights[first + 1u], weights[first + 2u], weights[first + 3u]);
     let at = 16u * pair + inside;
     let low = six_bits(weights[w + 1u], weights[w + 3u], 2u * pair);
     let high = six_bits(weights[w + 1u], weights[w + 3u], 2u * pair + 1u);
