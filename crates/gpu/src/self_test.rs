@@ -190,16 +190,21 @@ impl Probe<'_> {
     }
 
     /// Compares words, bit by bit.
+    ///
+    /// # Panics
+    /// If there are not as many on both sides, which is no matter of the driver.
     fn same(
         &self,
         what: &str,
         got: &[u32],
-        expected: impl Iterator<Item = u32>,
+        expected: impl IntoIterator<Item = u32>,
     ) -> Result<(), Error> {
-        let pairs = got.iter().copied().zip(expected).enumerate();
-        match pairs.into_iter().find(|(_, (got, want))| got != want) {
+        let expected: Vec<u32> = expected.into_iter().collect();
+        assert_eq!(got.len(), expected.len(), "{}, {what}", self.name);
+        let mut pairs = got.iter().zip(expected).enumerate();
+        match pairs.find(|(_, (got, want))| *got != want) {
             None => Ok(()),
-            Some((at, (got, expected))) => Err(Error::Mismatch {
+            Some((at, (&got, expected))) => Err(Error::Mismatch {
                 case: format!("{}, {what}", self.name),
                 at,
                 got,

@@ -141,7 +141,7 @@ pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
             let rows = (0..N_ROWS).flat_map(|t| sample.on_cpu(probe, function, t));
             let expected: Vec<u32> = rows.map(f32::to_bits).collect();
             let what = format!("{function:?} of {}", sample.d);
-            probe.same(&what, &got, expected.into_iter())?;
+            probe.same(&what, &got, expected)?;
         }
     }
     Ok(())
@@ -164,7 +164,7 @@ pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
                 let rows = (0..N_ROWS).flat_map(|t| sample.add_on_cpu(probe, &add, t));
                 let expected: Vec<u32> = rows.map(f32::to_bits).collect();
                 let what = format!("{add:?}");
-                probe.same(&what, &got, expected.into_iter())?;
+                probe.same(&what, &got, expected)?;
             }
         }
     }
