@@ -7,7 +7,7 @@ use atta_kernels::RopePairing;
 /// Threads of a workgroup of the copy, each with a word.
 const COPY_WORDS: u32 = 64;
 
-/// Copies of KV blocks, none of which is read and written.
+/// Copies of KV blocks. A dispatch reads no block that it writes.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyBlocks {
     /// First word among the tables of `[n_pairs]` pairs: the first words of a block and of its

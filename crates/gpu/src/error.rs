@@ -1,6 +1,6 @@
 //! The errors of this crate.
 
-/// What a GPU cannot do.
+/// The failure of a GPU.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

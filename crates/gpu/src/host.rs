@@ -99,7 +99,7 @@ pub struct HostInfo {
     pub subgroup: [u32; 2],
 }
 
-/// Counts of what a host did.
+/// Counters of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GpuStats {
     /// Command buffers.
@@ -116,14 +116,14 @@ pub struct GpuStats {
     pub bytes_down: u64,
 }
 
-/// A device and what lies on it.
+/// A device, its buffers and its kernels.
 ///
 /// After [`Error::DeviceLost`] every call returns it again.
 pub trait Host {
     /// The adapter.
     fn info(&self) -> &HostInfo;
 
-    /// What it did so far.
+    /// Its counters.
     fn stats(&self) -> GpuStats;
 
     /// A buffer of zeros.

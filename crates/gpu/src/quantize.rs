@@ -37,7 +37,7 @@ impl RowNorm {
     }
 }
 
-/// What is made of a row before it is quantized.
+/// The function of a row that is quantized.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RowFunction {
     /// The row itself.
@@ -76,7 +76,7 @@ impl RowActivation {
 /// Rows of values to activations.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantize {
-    /// What is made of a row.
+    /// The function of a row.
     pub function: RowFunction,
     /// Rows.
     pub n_rows: u32,

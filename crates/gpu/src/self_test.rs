@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 /// A comparison of one kernel with the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfTest {
-    /// The kernel, and what of it.
+    /// The kernel, and its part.
     pub name: &'static str,
     run: fn(&mut Probe<'_>) -> Result<(), Error>,
 }

@@ -4,7 +4,7 @@ use crate::host::PARAM_WORDS;
 use crate::quantize::RowNorm;
 use crate::{Bindings, Dispatch, PipelineId};
 
-/// What is normed.
+/// The operand of a norm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Normed {
     /// The result: `x = x + factor·norm(y)`.
@@ -18,7 +18,7 @@ pub enum Normed {
 pub struct AddNormed {
     /// The norm.
     pub norm: RowNorm,
-    /// What is normed.
+    /// The operand of the norm.
     pub normed: Normed,
     /// Rows.
     pub n_rows: u32,

@@ -36,7 +36,7 @@ pub struct NativeHost {
     groups: HashMap<Bindings, wgpu::BindGroup>,
     pipelines: Vec<wgpu::ComputePipeline>,
     by_shader: HashMap<Shader, PipelineId>,
-    /// What was read last; it grows.
+    /// The buffer that reads map; it grows.
     readback: Option<wgpu::Buffer>,
     /// The parameters of a command buffer.
     slots: Vec<u8>,
@@ -369,7 +369,11 @@ impl Host for NativeHost {
                 layout: Some(&self.layout.pipeline),
                 module: &module,
                 entry_point: Some("main"),
-                compilation_options: Default::default(),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Kernels write what they read.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
                 cache: None,
             })
         });

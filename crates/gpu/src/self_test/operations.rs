@@ -15,7 +15,7 @@ const N: usize = 4096;
 /// Adding this rounds to an integer.
 const ROUND: f32 = 12_582_912.0;
 
-/// Three arrays of operands, and what comes of three of them.
+/// Three arrays of operands, and the function of three operands.
 struct Operation {
     /// Its number in `operations.wgsl`.
     kind: u32,

@@ -86,7 +86,7 @@ fn every_float_operation_is_guarded() {
     }
 }
 
-/// Kernels, pieces of their texts, and what stands there instead.
+/// Kernels, pieces of their texts, and other pieces in their place.
 const MUTATIONS: [(&str, &str, &str); 11] = [
     (
         "matmul q4_k columns",
