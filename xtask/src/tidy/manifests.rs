@@ -15,10 +15,11 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
+    ("atta-gpu", &["atta-kernels", "atta-formats"]),
     ("atta-store", &["atta-formats"]),
     (
         "atta-model",
