@@ -515,10 +515,10 @@ mod arm {
     }
 }
 
-#[cfg(target_arch = "riscv64")]
-mod riscv;
 #[cfg(all(target_arch = "arm", target_os = "linux"))]
 mod armv7;
+#[cfg(target_arch = "riscv64")]
+mod riscv;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 mod wasm;
 
