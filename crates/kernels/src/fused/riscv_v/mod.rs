@@ -32,30 +32,11 @@ const AT_ONCE: usize = 16;
 /// Groups of 32 weights that meet a block of activations.
 const GROUPS: usize = 8;
 
-/// Integer sums of blocks of 256 weights, and their factors. Made once for a row tile, because to
-/// fill it with zeros takes as long as some blocks.
+/// Integer sums of blocks of 256 weights.
 struct BlockSums {
     isum: [i32; AT_ONCE],
     /// Zeros in formats without minima.
     bias: [i32; AT_ONCE],
-    d: [f32; AT_ONCE],
-    /// Zeros in formats without minima.
-    dmin: [f32; AT_ONCE],
-}
-
-impl BlockSums {
-    const EMPTY: Self = Self {
-        isum: [0; AT_ONCE],
-        bias: [0; AT_ONCE],
-        d: [0.0; AT_ONCE],
-        dmin: [0.0; AT_ONCE],
-    };
-}
-
-/// The same of blocks of 32 weights.
-struct SumsOf32 {
-    isum: [i32; GROUPS],
-    d: [f32; AT_ONCE],
 }
 
 /// The blocks of an activation row that meet consecutive blocks of weights.
@@ -222,7 +203,7 @@ impl<const LONG: bool> MatMul for Rvv<LONG> {
 
 /// Calls `product(row, t)` for every weight row and activation row, and keeps the results.
 #[inline(always)]
-fn for_each_product(row_tile: RowTile<'_>, mut product: impl FnMut(&[u8], usize) -> f32) {
+fn for_each_product(row_tile: RowTile<'_>, product: impl Fn(&[u8], usize) -> f32) {
     let RowTile {
         w,
         rows,
@@ -241,20 +222,35 @@ fn for_each_product(row_tile: RowTile<'_>, mut product: impl FnMut(&[u8], usize)
 #[inline(always)]
 fn k_quant<F: Summed<B>, const LONG: bool, const B: usize>(isa: Rvv<LONG>, row_tile: RowTile<'_>) {
     let x = row_tile.x.q8_256();
-    let mut sums = BlockSums::EMPTY;
-    for_each_product(row_tile, |row, t| {
-        let mut out = 0.0;
-        for (i, blocks) in F::blocks(row).chunks(AT_ONCE).enumerate() {
-            let inputs = BlockInputs::new(x, i * AT_ONCE, t);
-            F::sums(isa, blocks, inputs, &mut sums);
-            isa.factors(blocks, F::D_AT, &mut sums.d);
-            if F::MINS {
-                isa.factors(blocks, F::D_AT + 2, &mut sums.dmin);
-            }
-            out = isa.add_blocks(out, blocks.len(), &sums, inputs);
-        }
-        out
-    });
+    for_each_product(row_tile, |row, t| k_quant_row::<F, LONG, B>(isa, row, x, t));
+}
+
+/// One product.
+#[inline(always)]
+fn k_quant_row<F: Summed<B>, const LONG: bool, const B: usize>(
+    isa: Rvv<LONG>,
+    row: &[u8],
+    x: &Quants<f32, Sums>,
+    t: usize,
+) -> f32 {
+    let mut out = 0.0;
+    let mut sums = BlockSums {
+        isum: [0; AT_ONCE],
+        bias: [0; AT_ONCE],
+    };
+    for (i, blocks) in F::blocks(row).chunks(AT_ONCE).enumerate() {
+        let inputs = BlockInputs::new(x, i * AT_ONCE, t);
+        F::sums(isa, blocks, inputs, &mut sums);
+        let factors = [
+            isa.factors(blocks, F::D_AT),
+            match F::MINS {
+                true => isa.factors(blocks, F::D_AT + 2),
+                false => [0.0; AT_ONCE],
+            },
+        ];
+        out = isa.add_blocks(out, blocks.len(), &sums, &factors, inputs);
+    }
+    out
 }
 
 /// Multiplies a row tile of a format with blocks of 32.
@@ -264,26 +260,34 @@ fn quant_32<F: Summed32<B>, const LONG: bool, const B: usize>(
     row_tile: RowTile<'_>,
 ) {
     let x = row_tile.x.q8_32();
-    let mut sums = SumsOf32 {
-        isum: [0; GROUPS],
-        d: [0.0; AT_ONCE],
-    };
     for_each_product(row_tile, |row, t| {
-        let mut out = 0.0;
-        for (i, blocks) in F::blocks(row).chunks(AT_ONCE).enumerate() {
-            isa.factors(blocks, 0, &mut sums.d);
-            let parts = blocks.chunks(GROUPS).zip(sums.d.as_chunks().0);
-            for (j, (blocks, d)) in parts.enumerate() {
-                let at = x.at(i * (AT_ONCE / GROUPS) + j, t);
-                F::sums(isa, blocks, &x.codes[at], &mut sums.isum);
-                let inputs = rule::GroupInputs {
-                    scales: &x.scales[at],
-                    sums: &x.sums[at],
-                    correction: F::CORRECTION,
-                };
-                out = isa.add_groups(out, blocks.len(), &sums.isum, d, inputs);
-            }
-        }
-        out
+        quant_32_row::<F, LONG, B>(isa, row, x, t)
     });
+}
+
+/// One product.
+#[inline(always)]
+fn quant_32_row<F: Summed32<B>, const LONG: bool, const B: usize>(
+    isa: Rvv<LONG>,
+    row: &[u8],
+    x: &Quants<[f32; 8], [i16; 8]>,
+    t: usize,
+) -> f32 {
+    let mut out = 0.0;
+    let mut sums = [0; GROUPS];
+    for (i, blocks) in F::blocks(row).chunks(AT_ONCE).enumerate() {
+        let d = isa.factors(blocks, 0);
+        let parts = blocks.chunks(GROUPS).zip(d.as_chunks::<GROUPS>().0);
+        for (j, (blocks, d)) in parts.enumerate() {
+            let at = x.at(i * (AT_ONCE / GROUPS) + j, t);
+            F::sums(isa, blocks, &x.codes[at], &mut sums);
+            let inputs = rule::GroupInputs {
+                scales: &x.scales[at],
+                sums: &x.sums[at],
+                correction: F::CORRECTION,
+            };
+            out = isa.add_groups(out, blocks.len(), &sums, d, inputs);
+        }
+    }
+    out
 }

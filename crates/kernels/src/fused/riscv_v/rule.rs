@@ -16,15 +16,11 @@ pub(super) struct GroupInputs<'a> {
 }
 
 impl<const LONG: bool> Rvv<LONG> {
-    /// Widens the f16 at byte `at` of each block, at most [`AT_ONCE`], as
+    /// The f16 at byte `at` of each block, at most [`AT_ONCE`], widened as
     /// [`widen_f16`](crate::format::float::widen_f16) does it.
     #[inline(always)]
-    pub(super) fn factors<const B: usize>(
-        self,
-        blocks: &[[u8; B]],
-        at: usize,
-        out: &mut [f32; AT_ONCE],
-    ) {
+    pub(super) fn factors<const B: usize>(self, blocks: &[[u8; B]], at: usize) -> [f32; AT_ONCE] {
+        let mut out = [0.0; AT_ONCE];
         assert!(at + 2 <= B && (1..=AT_ONCE).contains(&blocks.len()));
         // SAFETY: the token proves vectors; reads two bytes of each block, and writes as many
         // floats as there are blocks, no more than `out` has.
@@ -68,15 +64,18 @@ impl<const LONG: bool> Rvv<LONG> {
                 out = in(reg) out.as_mut_ptr(),
             );
         }
+        out
     }
 
-    /// `out += dx·(d·isum − dmin·bias)` of each of `n` blocks, in order.
+    /// `out += dx·(d·isum − dmin·bias)` of each of `n` blocks, in order; `factors` are `d` and
+    /// `dmin`.
     #[inline(always)]
     pub(super) fn add_blocks(
         self,
         out: f32,
         n: usize,
         sums: &BlockSums,
+        factors: &[[f32; AT_ONCE]; 2],
         x: BlockInputs<'_>,
     ) -> f32 {
         x.assert_has(n);
@@ -104,8 +103,8 @@ impl<const LONG: bool> Rvv<LONG> {
                 n = in(reg) n,
                 isum = in(reg) sums.isum.as_ptr(),
                 bias = in(reg) sums.bias.as_ptr(),
-                d = in(reg) sums.d.as_ptr(),
-                dmin = in(reg) sums.dmin.as_ptr(),
+                d = in(reg) factors[0].as_ptr(),
+                dmin = in(reg) factors[1].as_ptr(),
                 scales = in(reg) x.scales.as_ptr(),
                 step = in(reg) 4 * x.stride,
                 out = inout(freg) out,
@@ -165,8 +164,7 @@ mod tests {
     fn check<const LONG: bool>(isa: Rvv<LONG>) {
         let all: Vec<[u8; 2]> = (0..=u16::MAX).map(u16::to_le_bytes).collect();
         for blocks in all.chunks(13) {
-            let mut wide = [0.0; AT_ONCE];
-            isa.factors(blocks, 0, &mut wide);
+            let wide = isa.factors(blocks, 0);
             for (wide, half) in wide.iter().zip(blocks) {
                 let want = widen_f16(u16::from_le_bytes(*half));
                 assert_eq!(wide.to_bits(), want.to_bits(), "{half:?}");
