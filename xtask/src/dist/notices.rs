@@ -48,7 +48,9 @@ fn key(package: &Value) -> Option<String> {
 
 /// Adds the licences that lie beside `manifest`.
 fn add(texts: &mut Texts, key: &str, manifest: &Path) -> Result<()> {
-    let directory = manifest.parent().context("a manifest lies in a directory")?;
+    let directory = manifest
+        .parent()
+        .context("a manifest lies in a directory")?;
     for path in notices(directory).with_context(|| directory.display().to_string())? {
         let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
         let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n");
@@ -99,7 +101,10 @@ mod tests {
         let crates = vec!["b@1.0.0".to_owned(), "a@1.0.0".to_owned()];
         let texts = Texts::from([("MIT".to_owned(), crates)]);
         let text = render(&texts, "");
-        assert!(text.ends_with("\n---- a@1.0.0, b@1.0.0 ----\n\nMIT\n"), "{text}");
+        assert!(
+            text.ends_with("\n---- a@1.0.0, b@1.0.0 ----\n\nMIT\n"),
+            "{text}"
+        );
     }
 
     #[test]

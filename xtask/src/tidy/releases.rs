@@ -42,7 +42,9 @@ fn pins(path: &str, text: &str) -> Vec<Finding> {
 }
 
 fn is_pinned(action: &str) -> bool {
-    let pin = action.split_once('@').and_then(|(_, pin)| pin.split_once(" # v"));
+    let pin = action
+        .split_once('@')
+        .and_then(|(_, pin)| pin.split_once(" # v"));
     pin.is_some_and(|(commit, version)| {
         commit.len() == 40
             && commit.bytes().all(|b| b.is_ascii_hexdigit())
@@ -80,7 +82,10 @@ fn files(root: &Path, directory: &str) -> Result<Vec<String>> {
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            names.push(format!("{directory}/{}", entry.file_name().to_string_lossy()));
+            names.push(format!(
+                "{directory}/{}",
+                entry.file_name().to_string_lossy()
+            ));
         }
     }
     Ok(names)
@@ -98,7 +103,11 @@ mod tests {
     fn an_action_without_hash_or_version_is_found() {
         let hash = "d23441a48e516b6c34aea4fa41551a30e30af803";
         assert_eq!(pins("a.yml", &format!("  - uses: a/b@{hash} # v6.1.0")), []);
-        for bad in ["a/b@v4", &format!("a/b@{hash}"), &format!("a/b@{} # v4", &hash[1..])] {
+        for bad in [
+            "a/b@v4",
+            &format!("a/b@{hash}"),
+            &format!("a/b@{} # v4", &hash[1..]),
+        ] {
             let found = pins("a.yml", &format!("x\n  - uses: {bad}"));
             assert_eq!(found[0].line, 2, "{bad}");
         }
@@ -116,6 +125,9 @@ mod tests {
     fn a_page_that_the_contents_lack_is_found() {
         let pages = ["docs/a.md", "docs/b.md", "docs/d.svg"].map(str::to_owned);
         let found = unlisted(&pages, "- [A](a.md)\n");
-        assert_eq!(found, [Finding::new("docs/b.md", 1, "is not in docs/SUMMARY.md")]);
+        assert_eq!(
+            found,
+            [Finding::new("docs/b.md", 1, "is not in docs/SUMMARY.md")]
+        );
     }
 }
