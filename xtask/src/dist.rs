@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the archive of a release for one target, its hash, and its bill of materials.
+//! `cargo xtask dist`: the archive of a release for one target, its hash, its bill of materials.
 //!
 //! It refuses to publish, and knows no machine but this one. The one idea: the same program and
 //! commit make the same bytes wherever they are packed, so that what a workflow packed can be

@@ -3,7 +3,7 @@
 //! It refuses to read files or the clock. The one idea: owners, times and order are constants, so
 //! the bytes depend on the entries alone.
 
-use super::options::Format;
+use super::options::ArchiveFormat;
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};
 use std::io::{Cursor, Write};
@@ -25,12 +25,12 @@ pub(super) struct Entry {
 }
 
 /// Packs `entries`, in the order of their paths.
-pub(super) fn pack(entries: &[Entry], format: Format) -> Result<Vec<u8>> {
+pub(super) fn pack(entries: &[Entry], format: ArchiveFormat) -> Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     match format {
-        Format::TarGz => tar_gz(&sorted),
-        Format::Zip => zip(&sorted),
+        ArchiveFormat::TarGz => tar_gz(&sorted),
+        ArchiveFormat::Zip => zip(&sorted),
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn the_order_of_entries_changes_no_byte() {
         let mut reversed = entries();
         reversed.reverse();
-        for format in [Format::TarGz, Format::Zip] {
+        for format in [ArchiveFormat::TarGz, ArchiveFormat::Zip] {
             let bytes = pack(&entries(), format).unwrap();
             assert_eq!(bytes, pack(&reversed, format).unwrap(), "{format:?}");
         }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_tar_file_holds_names_permissions_and_bytes() {
-        let bytes = pack(&entries(), Format::TarGz).unwrap();
+        let bytes = pack(&entries(), ArchiveFormat::TarGz).unwrap();
         let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice()));
         let read = tar.entries().unwrap().map(|file| {
             let mut file = file.unwrap();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_zip_file_holds_names_and_bytes_without_a_time() {
-        let bytes = pack(&entries(), Format::Zip).unwrap();
+        let bytes = pack(&entries(), ArchiveFormat::Zip).unwrap();
         let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
         assert_eq!(zip.len(), 2);
         let mut file = zip.by_name("atta-t/b").unwrap();

@@ -1,7 +1,7 @@
 //! The files of an archive: the program, licences, what to read first, manual pages, completions.
 //!
-//! It refuses to pack them. The one idea: a program writes its own manual pages and completions, and
-//! where it does not run here, a full program that does (`--host`) writes the same.
+//! It refuses to pack them. The one idea: a program writes its own manual pages and completions,
+//! and where it does not run here, a full program that does (`--host`) writes the same.
 
 use super::archive::Entry;
 use super::crates::Crates;
@@ -56,13 +56,12 @@ fn host(options: &Options, program: &Path) -> Result<PathBuf> {
     if let Some(host) = &options.host {
         return Ok(host.clone());
     }
-    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    let system = os.replace("macos", "darwin");
-    let runs_here = options.target.starts_with(arch) && options.target.contains(&system);
-    if !runs_here {
+    let arch = std::env::consts::ARCH;
+    let system = std::env::consts::OS.replace("macos", "darwin");
+    let target = &options.target;
+    if !target.starts_with(arch) || !target.contains(&system) {
         bail!(
-            "a program for {} does not run on {arch} {os}: name one that does by --host",
-            options.target
+            "a program for {target} does not run on {arch} {system}: name one that does by --host"
         );
     }
     Ok(program.to_owned())

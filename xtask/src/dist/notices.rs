@@ -42,8 +42,8 @@ pub(super) fn gather(root: &Path, options: &Options, crates: &Crates) -> Result<
 
 /// Name and version of a package: `serde@1.0.0`.
 fn key(package: &Value) -> Option<String> {
-    let (name, version) = (package["name"].as_str()?, package["version"].as_str()?);
-    Some(format!("{name}@{version}"))
+    let name = package["name"].as_str()?;
+    Some(format!("{name}@{}", package["version"].as_str()?))
 }
 
 /// Adds the licences that lie beside `manifest`.

@@ -15,7 +15,7 @@ pub(super) const USAGE: &str = "usage: cargo xtask dist --target TARGET [OPTIONS
 
 /// How the files of a release are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ArchiveFormat {
     TarGz,
     Zip,
 }
@@ -64,16 +64,16 @@ impl Options {
 
     pub(super) fn archive(&self) -> String {
         let end = match self.format() {
-            Format::TarGz => "tar.gz",
-            Format::Zip => "zip",
+            ArchiveFormat::TarGz => "tar.gz",
+            ArchiveFormat::Zip => "zip",
         };
         format!("{}.{end}", self.name())
     }
 
-    pub(super) fn format(&self) -> Format {
+    pub(super) fn format(&self) -> ArchiveFormat {
         match self.is_windows() {
-            true => Format::Zip,
-            false => Format::TarGz,
+            true => ArchiveFormat::Zip,
+            false => ArchiveFormat::TarGz,
         }
     }
 
