@@ -50,10 +50,9 @@ fn parse(text: &str) -> Result<Crates> {
             line_crate(line).with_context(|| format!("output of cargo tree: {line:?}"))?;
         let key = format!("{}@{}", found.name, found.version);
         above.truncate(depth);
-        if let Some(user) = above.last().and_then(|user| crates.get_mut(user)) {
-            if !user.uses.contains(&key) {
-                user.uses.push(key.clone());
-            }
+        let user = above.last().and_then(|user| crates.get_mut(user));
+        if let Some(user) = user.filter(|user| !user.uses.contains(&key)) {
+            user.uses.push(key.clone());
         }
         crates.entry(key.clone()).or_insert(found);
         above.push(key);
