@@ -101,3 +101,13 @@ python_package() {
     rm -r "$dist"
     step "$1/bin/python" -m pytest -q -p no:cacheprovider python/tests
 }
+
+# What Miri can run of the unsafe code outside of kernels: the thread pool, the parts of output buffers, slots, watched maps.
+test_miri() {
+    if command -v rustup >/dev/null && ! cargo +nightly miri --version >/dev/null 2>&1; then
+        rustup toolchain install nightly --profile minimal --component miri,rust-src
+    fi
+    export MIRIFLAGS=-Zmiri-disable-isolation
+    step cargo +nightly miri test -p atta-kernels --lib -- pool:: tiles::
+    step cargo +nightly miri test -p atta-store --lib -- os:: source:: readers::
+}

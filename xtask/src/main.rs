@@ -5,6 +5,7 @@
 //! need taste.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod page;
 mod paragraph;
 mod source;
@@ -13,11 +14,14 @@ mod tidy;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | eval-builtin [OPTIONS]
+const USAGE: &str =
+    "usage: cargo xtask tidy [--counts | --pending [PATH]] | dist OPTIONS | eval-builtin [OPTIONS]
 
   tidy           check the house rules; prints `path:line: message` for each breach
     --counts     print how often rules are known to be broken and words are used, by crate
     --pending    print the known breaches below PATH, which may only become fewer
+  dist           pack a release for one target: archive, hash, bill of materials; without options,
+                 lists them
   eval-builtin   try the built-in model on commands; --help lists its options";
 
 fn main() -> ExitCode {
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         }),
         ["tidy", "--pending"] => tidy(|report| print_pending(report, "")),
         ["tidy", "--pending", path] => tidy(|report| print_pending(report, path)),
+        ["dist", ..] => dist::run(root(), &args[1..]),
         ["eval-builtin", ..] => eval_builtin(&args[1..]),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
@@ -77,12 +82,16 @@ fn print_pending(report: &tidy::Report, path: &str) -> bool {
     true
 }
 
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies inside the workspace")
+}
+
 /// Checks the repository; `print` says whether the report is good.
 fn tidy(print: impl Fn(&tidy::Report) -> bool) -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies inside the workspace");
-    match tidy::run(root) {
+    match tidy::run(root()) {
         Ok(report) if print(&report) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
