@@ -63,8 +63,8 @@ impl<const LONG: bool> Rvv<LONG> {
     #[inline(always)]
     fn add_f16(self, w: &[u8], x: &[[f32; LANES]], lanes: &mut [f32; LANES]) {
         assert_eq!(w.len(), 2 * LANES * x.len(), "bytes of weights");
-        // SAFETY: the token proves vectors; reads sixteen weights and activations at a time, as many
-        // of both, at least once; reads and writes the lanes.
+        // SAFETY: the token proves vectors; reads sixteen weights and activations at a time, as
+        // many of both, at least once; reads and writes the lanes.
         unsafe {
             vector!(
                 "vsetivli zero, 16, {words}",

@@ -9,8 +9,8 @@
 //! ```
 //! Nothing is added across lanes, and an element of an activation row is a scalar factor.
 //!
-//! It refuses to know formats; `unpack.rs` fills panels. The one idea: scales are multiplied into the codes once, which
-//! is exact (the products fit 16 bits), and serve all activation rows.
+//! It refuses to know formats; `unpack.rs` fills panels. The one idea: scales are multiplied into
+//! the codes once, which is exact (the products fit 16 bits), and serve all activation rows.
 
 use super::GROUPS;
 use crate::activations::Quants;
@@ -283,8 +283,8 @@ impl<const LONG: bool> Rvv<LONG> {
         }
     }
 
-    /// `out += (d·dx)·isum`, then `out += (m·dx)·Σx`, of each weight row; `factors` are `d` and `m`,
-    /// which is 0 in formats without minima.
+    /// `out += (d·dx)·isum`, then `out += (m·dx)·Σx`, of each weight row; `factors` are `d` and
+    /// `m`, which is 0 in formats without minima.
     #[inline(always)]
     fn add_rows_of_group(
         self,

@@ -263,6 +263,7 @@ impl<const LONG: bool> Rvv<LONG> {
     ///
     /// Two scales belong to 32 products: the first multiplies all, its difference from the second
     /// those of the upper half.
+    // long: one block of assembly, which cannot be cut.
     #[inline(always)]
     pub(super) fn q6_k(self, blocks: &[[u8; 210]], x: BlockInputs<'_>, out: &mut BlockSums) {
         x.assert_has(blocks.len());

@@ -1,8 +1,8 @@
 //! Fills panels: the weights of a row become integers, one below the other.
 //!
 //! It refuses to multiply with activations. The one idea: a store with a stride puts a row into its
-//! lane of the panel, so formats unpack rows as they lie, four of them in assembly and all others by
-//! the plain decoder.
+//! lane of the panel, so formats unpack rows as they lie, four of them in assembly and all others
+//! by the plain decoder.
 
 use super::panel::{Column, Panel, ROWS};
 use crate::algo::gemm::{Decoded, Group};
