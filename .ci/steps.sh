@@ -9,7 +9,7 @@ targets=(x86_64-pc-windows-gnu aarch64-apple-darwin)
 emulated=(aarch64-unknown-linux-gnu:aarch64-linux-gnu armv7-unknown-linux-gnueabihf:arm-linux-gnueabihf
     riscv64gc-unknown-linux-gnu:riscv64-linux-gnu)
 
-# Processors for which .ci/boards makes the program of at most 2.7 MB.
+# Processors for which .ci/boards makes the program of at most 2.3 MB.
 boards=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf riscv64gc-unknown-linux-musl)
 
 # What those tests are about: everything below the engine. One list, so that all steps share one build.
