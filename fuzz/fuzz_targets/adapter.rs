@@ -2,36 +2,17 @@
 //! with it, whatever its numbers.
 #![no_main]
 
-use std::{io, num::NonZeroUsize, path::Path, sync::Arc};
+use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Adapter, AdapterScale, AdapterSet, Batch, Cpu, Executor, ExecutorSize, Model, Output, Want,
 };
-use atta_store::{Budget, ModelFiles, ModelSource, ReadAt};
+use atta_store::{Budget, ModelFiles, ModelSource};
 use libfuzzer_sys::fuzz_target;
 
 /// Memory for the adapter, and for the executor.
 const BUDGET_BYTES: u64 = 16 << 20;
-
-struct Bytes(Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn n_bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let start = usize::try_from(offset).ok();
-        let found = start.and_then(|start| self.0.get(start..)?.get(..buf.len()));
-        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn bytes(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-}
 
 fn base() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models/qwen2.gguf");
@@ -70,7 +51,7 @@ fn run(model: Model, adapter: Adapter) {
 fuzz_target!(|file: &[u8]| {
     let source = ModelSource {
         name: "adapter".to_owned(),
-        bytes: Arc::new(Bytes(file.to_vec())),
+        bytes: Arc::new(file.to_vec()),
     };
     let Ok(files) = ModelFiles::from_sources(vec![source], &Budget::unlimited()) else {
         return;

@@ -2,7 +2,7 @@
 //! tokens are evaluated. The bytes of an input choose the model and the changes.
 #![no_main]
 
-use std::{cell::OnceCell, fs, io, num::NonZeroUsize, path::Path, sync::Arc};
+use std::{cell::OnceCell, fs, num::NonZeroUsize, path::Path, sync::Arc};
 
 use atta_formats::{Gguf, TensorInfo, TensorType, Value, Writer};
 use atta_kernels::{Kernels, Pool};
@@ -10,7 +10,7 @@ use atta_model::{
     Batch, Cpu, Error, Executor, ExecutorSize, Model, Output, Want,
     spec::{ModelSpec, Outputs},
 };
-use atta_store::{Budget, ModelFiles, ModelSource, ReadAt};
+use atta_store::{Budget, ModelFiles, ModelSource};
 use libfuzzer_sys::{
     arbitrary::{Result, Unstructured},
     fuzz_target,
@@ -56,25 +56,6 @@ const FLOATS: [f32; 10] = [
     f32::INFINITY,
     f32::NEG_INFINITY,
 ];
-
-struct Bytes(Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn n_bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let start = usize::try_from(offset).ok();
-        let found = start.and_then(|start| self.0.get(start..)?.get(..buf.len()));
-        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn bytes(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-}
 
 /// All tiny models, and what the changes choose from.
 struct Goldens {
@@ -352,7 +333,7 @@ fn load(bytes: Vec<u8>) -> std::result::Result<Model, Error> {
     let budget = Budget::limited(BUDGET_BYTES);
     let source = ModelSource {
         name: "altered".to_owned(),
-        bytes: Arc::new(Bytes(bytes)),
+        bytes: Arc::new(bytes),
     };
     Model::load(ModelFiles::from_sources(vec![source], &budget)?, &budget)
 }

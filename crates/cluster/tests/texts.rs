@@ -236,6 +236,24 @@ struct Oracle {
     n_ahead: Arc<AtomicUsize>,
 }
 
+impl Oracle {
+    /// Always three of its drafts, and how often it was asked for some ahead.
+    fn speculation(text: &[u32], wrong: usize) -> (Speculation, Arc<AtomicUsize>) {
+        let n_ahead = Arc::default();
+        let oracle = Self {
+            text: text.into(),
+            wrong,
+            n_ahead: Arc::clone(&n_ahead),
+        };
+        let speculation = Speculation {
+            n_max: 3,
+            policy: SpeculationPolicy::Always,
+            ..Speculation::new(oracle)
+        };
+        (speculation, n_ahead)
+    }
+}
+
 impl DraftSource for Oracle {
     fn drafter(&self, _: &Engine) -> Result<Box<dyn Drafter>, Error> {
         Ok(Box::new(self.clone()))
@@ -326,17 +344,8 @@ fn the_only_text_of_a_batcher_has_windows_ahead_and_stays_the_same() {
     };
     let text = served(&cpu, &options).0;
     for wrong in [usize::MAX, 1, 5, 11] {
-        let oracle = Oracle {
-            text: text.as_slice().into(),
-            wrong,
-            n_ahead: Arc::default(),
-        };
-        let n_ahead = Arc::clone(&oracle.n_ahead);
-        options.speculation = Some(Speculation {
-            n_max: 3,
-            policy: SpeculationPolicy::Always,
-            ..Speculation::new(oracle)
-        });
+        let (speculation, n_ahead) = Oracle::speculation(&text, wrong);
+        options.speculation = Some(speculation);
         let (found, stats) = served(&ring, &options);
         assert_eq!(found, text, "{wrong}");
         assert!(n_ahead.load(Ordering::Relaxed) > 0);
@@ -366,17 +375,8 @@ fn windows_ahead_write_the_text_of_one_machine_in_fewer_laps() {
             let text = written(&cpu, &options, usize::MAX).0;
             let part = written(&cpu, &options, n_events);
             for wrong in [usize::MAX, 1, 2, 5, 11] {
-                let oracle = Oracle {
-                    text: text.as_slice().into(),
-                    wrong,
-                    n_ahead: Arc::default(),
-                };
-                let n_ahead = Arc::clone(&oracle.n_ahead);
-                options.speculation = Some(Speculation {
-                    n_max: 3,
-                    policy: SpeculationPolicy::Always,
-                    ..Speculation::new(oracle)
-                });
+                let (speculation, n_ahead) = Oracle::speculation(&text, wrong);
+                options.speculation = Some(speculation);
                 let found = written(&ring, &options, n_events);
                 assert_eq!(found.0, part.0, "{temperature} {wrong}");
                 assert!(found.1 == part.1, "other logits: {temperature} {wrong}");

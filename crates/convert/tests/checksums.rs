@@ -13,7 +13,7 @@ use atta_convert::{
     convert, gguf, separate_means, verify,
 };
 use atta_convert::{Plan, Progress};
-use atta_store::{Budget, ModelFiles, ModelSource, ReadAt};
+use atta_store::{Budget, ModelFiles, ModelSource};
 
 /// A directory of a test, removed with it.
 struct TempDir(PathBuf);
@@ -92,29 +92,11 @@ fn whole(from: &Path, to: &Path, options: &ConvertOptions) -> Vec<u8> {
     fs::read(to).unwrap()
 }
 
-/// Bytes in memory.
-struct Bytes(Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn n_bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
-        Ok(())
-    }
-
-    fn bytes(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-}
-
 /// Whether `verify` takes bytes for whole.
 fn is_whole(bytes: Vec<u8>) -> bool {
     let source = ModelSource {
         name: "flipped".to_owned(),
-        bytes: Arc::new(Bytes(bytes)),
+        bytes: Arc::new(bytes),
     };
     let Ok(files) = ModelFiles::from_sources(vec![source], &Budget::unlimited()) else {
         return false;

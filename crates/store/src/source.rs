@@ -44,6 +44,21 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
+/// Bytes in memory.
+impl ReadAt for Vec<u8> {
+    fn n_bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        copy(self, offset, buf)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
 /// Bytes that are built into the program.
 impl ReadAt for &'static [u8] {
     fn n_bytes(&self) -> u64 {

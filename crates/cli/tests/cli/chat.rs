@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     chat_model::{CHATML, CHATML_TEMPLATE, chat_model},
+    processes::signal,
     program::{Scratch, atta, atta_with_input, error_of, model, said, text_of},
 };
 
@@ -317,13 +318,7 @@ fn ctrl_c_stops_an_answer_and_the_next_line_is_read() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"the king\n").unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let kill = || {
-        std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .unwrap()
-    };
-    assert!(kill().success());
+    signal(&child, "INT");
     stdin.write_all(b"/exit\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(
@@ -362,13 +357,7 @@ fn ctrl_c_while_a_line_is_awaited_leaves_and_writes_statistics() {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
-        assert!(
-            std::process::Command::new("kill")
-                .args(["-INT", &child.id().to_string()])
-                .status()
-                .unwrap()
-                .success()
-        );
+        signal(&child, "INT");
     };
     assert_eq!(code, Some(130));
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();

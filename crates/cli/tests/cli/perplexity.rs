@@ -5,7 +5,10 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::program::{Scratch, atta, error_of, model, stdout};
+use crate::{
+    processes::signal,
+    program::{Scratch, atta, error_of, model, stdout},
+};
 
 fn golden(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -210,13 +213,7 @@ fn ctrl_c_leaves_a_measurement_that_can_go_on() {
         );
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
     let resumed = measured(&args[1..]);

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     hub::{COMMIT, Reply, Repo, Server, content_from, sha256},
+    processes::signal,
     program::{Scratch, command, error_of, model, text_of},
 };
 
@@ -269,13 +270,7 @@ fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing came");
         sleep(Duration::from_millis(5));
     }
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(
         (

@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpStream, UdpSocket},
+    io::{BufRead, BufReader},
+    net::UdpSocket,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,10 @@ use std::{
 use atta_cluster::key::{ClusterKey, JoinToken};
 use serde_json::Value;
 
-use crate::program::{Scratch, command, error_of};
+use crate::{
+    processes::{Running, Server, signal},
+    program::{Scratch, command, error_of},
+};
 
 /// The longest wait for a line or for an end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -122,7 +125,7 @@ fn copy_rates(name: &str, from: &Path, to: &Path) {
 
 /// A node that runs; killed at the end of its test.
 pub(crate) struct Node {
-    child: Child,
+    process: Running,
     lines: Receiver<String>,
     /// All lines so far.
     pub(crate) said: String,
@@ -132,15 +135,15 @@ pub(crate) struct Node {
 impl Node {
     /// Starts a node, and waits until it listens at an address that begins so.
     pub(crate) fn start(mut command: Command, at: &str) -> Self {
-        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut process = Running(command.stdout(Stdio::null()).spawn().unwrap());
+        let stderr = BufReader::new(process.0.stderr.take().unwrap());
         let (said, lines) = mpsc::channel();
         thread::spawn(move || {
             let mut lines = stderr.lines().map_while(Result::ok);
             lines.try_for_each(|line| said.send(line))
         });
         let mut node = Self {
-            child,
+            process,
             lines,
             said: String::new(),
             address: String::new(),
@@ -168,16 +171,14 @@ impl Node {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status();
-        assert!(sent.unwrap().success());
+        signal(&self.process.0, name);
     }
 
     /// Waits for the end; the exit code, and all that the node has said.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let end = Instant::now() + PATIENCE;
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
                 break status;
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.said);
@@ -186,14 +187,6 @@ impl Node {
         let mut said = std::mem::take(&mut self.said);
         said.extend(self.lines.iter().map(|line| line + "\n"));
         (status.code(), said)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It has ended already, perhaps.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -305,60 +298,17 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     assert_no_secret(&key, &said.replace(&join, ""));
 }
 
-/// A server of a ring; killed at the end of its test.
-struct RingServer {
-    child: Child,
-    address: String,
-}
-
-impl RingServer {
-    fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut url = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut url).unwrap();
-        let address = url.trim().trim_start_matches("http://").to_owned();
-        Self { child, address }
-    }
-
-    /// The answer to a request, which is GET without a body.
-    fn ask(&self, path: &str, body: &str) -> String {
-        let method = if body.is_empty() { "GET" } else { "POST" };
-        let length = body.len();
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close");
-        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    /// What it tells of its ring, once that is so.
-    fn ring_when(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let answer = self.ask("/api/cluster", "");
-            let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-            let told: Value = serde_json::from_str(body).unwrap();
-            if is_so(&told["ring"]) {
-                return told["ring"].clone();
-            }
-            assert!(Instant::now() < end, "{what}: {told}");
-            thread::sleep(Duration::from_millis(50));
+/// What a server tells of its ring, once that is so.
+fn ring_when(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (_, body) = server.ask("/api/cluster", "");
+        let told: Value = serde_json::from_str(&body).unwrap();
+        if is_so(&told["ring"]) {
+            return told["ring"].clone();
         }
-    }
-}
-
-impl Drop for RingServer {
-    fn drop(&mut self) {
-        // It has ended already, perhaps.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        assert!(Instant::now() < end, "{what}: {told}");
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -370,12 +320,14 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
     let key = ClusterKey::read(&homes.key("pi1")).unwrap();
     let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
     let ring = ["--ring=pi1", "--no-discovery", "--peer", &node.address];
-    let server = RingServer::start(homes.command("pi1", &[&serve[..], &ring].concat()));
+    let mut command = homes.command("pi1", &[&serve[..], &ring].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let server = Server::start(command);
     let body = r#"{"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}"#;
-    let answer = server.ask("/v1/completions", body);
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (status, answer) = server.ask("/v1/completions", body);
+    assert!(status.starts_with("HTTP/1.1 200"), "{status}: {answer}");
 
-    let ring = server.ring_when("pi1 is ready and holds memory", |ring| {
+    let ring = ring_when(&server, "pi1 is ready and holds memory", |ring| {
         let node = &ring["nodes"][1];
         node["state"] == "ready" && node["memory_held_bytes"].as_u64() > Some(0)
     });
@@ -400,19 +352,19 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
     // Eleven tokens that were alone on the ring: those behind the first.
     assert!(pi1["totals"]["n_rows"].as_u64() >= Some(11), "{ring}");
     assert!(ring.to_string().contains("the ring opens: pi1"), "{ring}");
-    let metrics = server.ask("/metrics", "");
+    let (_, metrics) = server.ask("/metrics", "");
     assert!(
         metrics.contains("\natta_ring_node_up{node=\"pi1\"} 1\n"),
         "{metrics}"
     );
 
     node.signal("KILL");
-    let lost = server.ring_when("pi1 is silent", |ring| {
+    let lost = ring_when(&server, "pi1 is silent", |ring| {
         let mut nodes = ring["nodes"].as_array().unwrap().iter();
         nodes.all(|node| node["node"] != "pi1" || node["state"] == "silent")
     });
     // Events are kept for those who ask later.
-    let page = server.ask("/cluster", "");
+    let (_, page) = server.ask("/cluster", "");
     drop(server);
     let events = fs::read_to_string(homes.0.path("cache/atta/cluster/events")).unwrap();
     assert!(events.contains("the ring opens: pi1"), "{events}");

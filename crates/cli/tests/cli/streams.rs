@@ -11,7 +11,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Scratch, command, model, said};
+use crate::{
+    processes::signal,
+    program::{Scratch, command, model, said},
+};
 
 /// A generation that goes on until it is stopped.
 fn endless(more: &[&str]) -> Child {
@@ -104,13 +107,7 @@ fn ctrl_c_in_the_last_line_of_a_pipe_is_an_interruption() {
     let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"x\n").unwrap();
     first_byte(&mut child);
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&child, "INT");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
@@ -143,11 +140,7 @@ fn ctrl_c_ends_the_text_and_still_writes_statistics() {
 /// Presses Ctrl-C once. The program has to end at once with the statistics of `stats.json` and
 /// nothing beside them.
 fn interrupt(child: Child, scratch: &Scratch) -> Value {
-    let status = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(status.success());
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(said(&output), "");
