@@ -1,6 +1,8 @@
 # What .ci/run and .ci/full have in common, to be sourced from the root of the project.
 # Everything is built once: what would make the next build shorter only fills the disk.
 export CARGO_INCREMENTAL=0
+# A panic says its line without them, and hundreds of programs are linked.
+export CARGO_PROFILE_DEV_DEBUG=0
 
 # Systems for which we only check that the code compiles: the first one in every run.
 targets=(x86_64-pc-windows-gnu aarch64-apple-darwin)
@@ -19,6 +21,18 @@ portable=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-model)
 step() {
     printf '\n== %4d s: %s\n' "$SECONDS" "$*"
     "$@"
+}
+
+# Runs `$1` beside the rest, which leaves a processor idle most of the time. What `$1` says comes behind.
+beside() {
+    local said failed=0
+    said=$(mktemp)
+    (renice -n 10 -p "$BASHPID" >/dev/null && "$1") >"$said" 2>&1 &
+    "${@:2}"
+    wait $! || failed=$?
+    cat "$said"
+    rm "$said"
+    return "$failed"
 }
 
 # Adds what the steps need and a minimal system lacks; does nothing, offline too, where it is all there. With the compilers
