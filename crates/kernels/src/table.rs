@@ -527,7 +527,7 @@ mod arm {
 
 #[cfg(all(target_arch = "arm", target_os = "linux"))]
 mod armv7;
-mod kv;
+mod kv_rows;
 #[cfg(target_arch = "riscv64")]
 mod riscv;
 mod shared;

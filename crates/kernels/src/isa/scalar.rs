@@ -65,7 +65,7 @@ fn replace_by_digits(bytes: &mut [u8; 32], factors: &[u8; 32]) {
     }
 }
 
-/// [`Floats::transposed`] and [`Floats::totals_of_16`]; calls where programs must stay small.
+/// [`Floats::transposed`]; a call where programs must stay small.
 #[cfg_attr(feature = "avx512", inline(always))]
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn transposed(x: &[floats::F; 16]) -> [floats::F; 16] {
@@ -78,6 +78,7 @@ fn transposed(x: &[floats::F; 16]) -> [floats::F; 16] {
     columns.map(|column| floats::load(&column))
 }
 
+/// [`Floats::totals_of_16`]; a call where programs must stay small.
 #[cfg_attr(feature = "avx512", inline(always))]
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn totals(x: &[floats::F; 16]) -> floats::F {
