@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use atta::{
-    DEFAULT_DRAFT, HeadFile, MAX_DRAFT, SessionOptions, Speculation, SpeculationPolicy,
-};
+use atta::{DEFAULT_DRAFT, HeadFile, MAX_DRAFT, SessionOptions, Speculation, SpeculationPolicy};
 use clap::Args;
 
 use super::value;

@@ -140,6 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn packed_tables_say_what_the_tables_say() {
+        for (i, letter) in table::BLOCKS.as_flattened().iter().enumerate() {
+            let pair = BLOCKS.as_flattened()[i / 2];
+            assert_eq!(pair >> (4 * (i % 2)) & 15, letter & 15, "{i}");
+        }
+        for ([from, to], pair) in ONE.iter().zip(&bases::ONE) {
+            assert_eq!((code_of(*from), code_of(*to)), *pair);
+        }
+    }
+
+    #[test]
     fn letters_of_several_scripts_are_letters() {
         for c in [
             'a',
