@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use signal_hook::{consts::SIGINT, flag};
-
-use crate::failure::INTERRUPTED;
+use crate::{
+    failure::INTERRUPTED,
+    signals::{self, Requests},
+};
 
 /// The latency of Ctrl-C during work that does not check for it.
 const POLL: Duration = Duration::from_millis(20);
@@ -26,13 +27,8 @@ impl Interrupt {
     /// Handles Ctrl-C from now on. Before, and where no handler can be installed, Ctrl-C ends the
     /// program as usual.
     pub(crate) fn listen() -> Self {
-        let asked = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal sets the flag, the second finds it set and ends the
-        // program.
-        if flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), asked.clone()).is_ok() {
-            // It fails only where the registration before failed too.
-            let _ = flag::register(SIGINT, asked.clone());
-        }
+        let asked = Arc::default();
+        let _ = signals::listen(Requests::Interrupt, INTERRUPTED, &asked);
         Self(asked)
     }
 

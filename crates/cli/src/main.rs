@@ -32,6 +32,8 @@ mod progress;
 mod report;
 #[cfg_attr(not(feature = "cluster"), path = "absent/ring.rs")]
 mod ring;
+mod signals;
+#[cfg_attr(not(feature = "drafters"), path = "absent/speculation.rs")]
 mod speculation;
 mod stats;
 #[cfg(any(feature = "analyze", feature = "chat"))]

@@ -9,7 +9,7 @@ use atta::{
 use crate::{
     args::{
         ModelFlags,
-        speculation::{Drafts, DraftsFrom, SpeculationFlags},
+        speculation::{DraftsFrom, SpeculationFlags},
     },
     failure::Failure,
     load,
@@ -35,13 +35,13 @@ impl OpenDrafts {
         Ok(match &drafts.from {
             DraftsFrom::Nowhere => none,
             DraftsFrom::Context => Self {
-                speculation: Some(with(&drafts, Speculation::new(Ngram))),
+                speculation: Some(drafts.with(Speculation::new(Ngram))),
                 ..none
             },
             DraftsFrom::Model(file) => {
                 let source = DraftModel::new(engine(file, model)?, &session(model))?;
                 Self {
-                    speculation: Some(with(&drafts, Speculation::new(source.clone()))),
+                    speculation: Some(drafts.with(Speculation::new(source.clone()))),
                     model: Some(source),
                     ..none
                 }
@@ -49,7 +49,7 @@ impl OpenDrafts {
             DraftsFrom::Head(file) => {
                 let source = DraftHead::new(file.clone(), &session(model));
                 Self {
-                    speculation: Some(with(&drafts, Speculation::new(source.clone()))),
+                    speculation: Some(drafts.with(Speculation::new(source.clone()))),
                     head: Some(source),
                     ..none
                 }
@@ -93,15 +93,6 @@ impl OpenDrafts {
             (None, Some(head)) => head.check(engine),
             (None, None) => Ok(()),
         }
-    }
-}
-
-/// The speculation with the length and policy that the flags give.
-fn with(drafts: &Drafts, speculation: Speculation) -> Speculation {
-    Speculation {
-        n_max: drafts.n_max,
-        policy: drafts.policy,
-        ..speculation
     }
 }
 

@@ -57,6 +57,10 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+/// Whether the program must stay small, as those for boards: some steps that take little time are
+/// then compiled once for all instruction sets, others as a call.
+const SMALL: bool = cfg!(not(feature = "avx512"));
+
 mod activations;
 mod algo;
 mod attention;

@@ -17,7 +17,7 @@ use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
 use crate::registry::{Format, formats};
 use crate::tiles::Strip;
-use crate::{D_HEAD_MAX, Error, Kernels, KvRows, Matrix, RopePairing};
+use crate::{Error, Kernels, KvRows, Matrix, RopePairing};
 
 type RowTileFn = unsafe fn(RowTile<'_>);
 
@@ -42,7 +42,7 @@ pub(crate) struct Table {
     quantize_32: unsafe fn(&[f32], Row32<'_>),
     attend: unsafe fn(&Query<'_>, &mut AttnBuffers<'_>, AttnOut<'_, '_>),
     merge_chunks: unsafe fn(&[f32], Sinks<'_>, usize, &mut [f32]),
-    gate: unsafe fn(Activation, &mut [f32], &[f32]),
+    gate_up: unsafe fn(Activation, &mut [f32], &[f32]),
     activate: unsafe fn(Activation, &mut [f32]),
     rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
     rms_norm_inplace: unsafe fn(&mut [f32], &[f32], f32),
@@ -169,7 +169,7 @@ macro_rules! table {
                 (1, ahead) => measure::read::<_, 1>($isa, bytes, ahead),
                 (_, ahead) => measure::read::<_, 4>($isa, bytes, ahead),
             });
-            Table {
+            let table = Table {
                 name: $name,
                 granted: || true,
                 tile_rows: $tile_rows,
@@ -178,7 +178,7 @@ macro_rules! table {
                 quantize_32,
                 attend,
                 merge_chunks,
-                gate: gate_up,
+                gate_up,
                 activate: act,
                 rms_norm,
                 rms_norm_inplace,
@@ -197,8 +197,18 @@ macro_rules! table {
                 hadamard,
                 dots: dot_loop,
                 read: read_loop,
-            }
+            };
+            with_shared!($table, table)
         };
+    };
+}
+
+macro_rules! with_shared {
+    (SCALAR, $table:ident) => {
+        $table
+    };
+    ($name:ident, $table:ident) => {
+        shared::shared($table)
     };
 }
 
@@ -517,8 +527,10 @@ mod arm {
 
 #[cfg(all(target_arch = "arm", target_os = "linux"))]
 mod armv7;
+mod kv_rows;
 #[cfg(target_arch = "riscv64")]
 mod riscv;
+mod shared;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 mod wasm;
 
@@ -602,7 +614,7 @@ safe! {
     dot(a: &[f32], b: &[f32], sum: &mut f32);
     mix(streams: &mut [f32], coefs: &[f32], n: usize);
     keep_large(x: &mut [f32], deviations: f32);
-    gate(activation: Activation, gate: &mut [f32], up: &[f32]);
+    gate_up(activation: Activation, gate: &mut [f32], up: &[f32]);
     scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>);
     /// See `algo/hadamard.rs`.
     hadamard(x: &mut [f32]);
@@ -746,54 +758,4 @@ impl Kernels {
         // SAFETY: as above.
         unsafe { (self.table().add_assign)(out, x) }
     }
-
-    /// Stores the head `x`, `[rows.d]`, at position `i` of `block`: the rows of a head in a KV
-    /// block, whose number of positions follows from its length.
-    ///
-    /// # Panics
-    /// If lengths do not match, or `x` is wider than [`D_HEAD_MAX`] and the row rotated.
-    pub fn store_kv(self, x: &[f32], rows: KvRows, i: usize, block: &mut [u8]) {
-        assert_eq!(x.len(), rows.d, "the width of a row");
-        assert_whole(rows, block);
-        if !rows.is_rotated() {
-            // SAFETY: as above.
-            return unsafe { (self.table().store_kv)(x, rows, i, block) };
-        }
-        assert!(
-            x.len() <= D_HEAD_MAX,
-            "a rotated head of {} elements",
-            x.len()
-        );
-        let mut room = [0.0; D_HEAD_MAX];
-        let rotated = &mut room[..x.len()];
-        rotated.copy_from_slice(x);
-        self.hadamard(rotated);
-        // SAFETY: as above.
-        unsafe { (self.table().store_kv)(rotated, rows, i, block) }
-    }
-
-    /// What [`store_kv`](Self::store_kv) stored at position `i` of `block`, as near as the type
-    /// keeps it, into `out`, `[rows.d]`.
-    ///
-    /// # Panics
-    /// If lengths do not match.
-    pub fn load_kv(self, rows: KvRows, i: usize, block: &[u8], out: &mut [f32]) {
-        assert_eq!(out.len(), rows.d, "the width of a row");
-        assert_whole(rows, block);
-        // It is not called so often that it should be compiled for every instruction set.
-        kv::load(Scalar, rows, i, block, out);
-        if rows.is_rotated() {
-            self.hadamard(out);
-        }
-    }
-}
-
-/// Asserts that a block holds whole rows.
-fn assert_whole(rows: KvRows, block: &[u8]) {
-    assert!(
-        block.len().is_multiple_of(rows.row_bytes().max(1)),
-        "{} bytes of rows of {}",
-        block.len(),
-        rows.row_bytes()
-    );
 }

@@ -29,7 +29,9 @@ use clap::{Parser, error::ErrorKind};
 pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
-pub(crate) use model_arg::{ModelAndTexts, ModelArg, ModelFileArg};
+#[cfg(feature = "convert")]
+pub(crate) use model_arg::ModelFileArg;
+pub(crate) use model_arg::{ModelAndTexts, ModelArg};
 pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};

@@ -202,11 +202,13 @@ impl ModelFlags {
     }
 
     /// Whether there are adapters.
+    #[cfg(any(feature = "convert", feature = "server"))]
     pub(crate) fn has_adapters(&self) -> bool {
         !self.lora.is_empty()
     }
 
     /// Refuses `--lora` for a command that is about the weights of the model's file.
+    #[cfg(feature = "convert")]
     pub(crate) fn refuse_lora(&self, command: &str) -> Result<(), Failure> {
         match self.has_adapters() {
             false => Ok(()),
@@ -225,6 +227,7 @@ impl ModelFlags {
     }
 
     /// Refuses `--quality` and `--experts` for a command that is about the whole model.
+    #[cfg(any(feature = "convert", feature = "cluster"))]
     pub(crate) fn refuse_reduction(&self, command: &str) -> Result<(), Failure> {
         match self.reduction().is_whole() {
             true => Ok(()),

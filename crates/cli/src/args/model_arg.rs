@@ -35,6 +35,7 @@ impl Deref for ModelArg {
 }
 
 /// The model of a command that has no default.
+#[cfg(feature = "convert")]
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelFileArg {
     /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled; also by -m or
@@ -47,6 +48,7 @@ pub(crate) struct ModelFileArg {
     named: Option<PathBuf>,
 }
 
+#[cfg(feature = "convert")]
 impl Deref for ModelFileArg {
     type Target = PathBuf;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atta::{DEFAULT_DRAFT, HeadFile, MAX_DRAFT, SessionOptions, SpeculationPolicy};
+use atta::{DEFAULT_DRAFT, HeadFile, MAX_DRAFT, SessionOptions, Speculation, SpeculationPolicy};
 use clap::Args;
 
 use super::value;
@@ -91,6 +91,15 @@ impl Drafts {
             n_max,
             policy: SpeculationPolicy::WherePays,
             is_named: false,
+        }
+    }
+
+    /// The speculation with the length and policy that the flags give.
+    pub(crate) fn with(&self, speculation: Speculation) -> Speculation {
+        Speculation {
+            n_max: self.n_max,
+            policy: self.policy,
+            ..speculation
         }
     }
 }

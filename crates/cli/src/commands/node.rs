@@ -24,7 +24,6 @@ use atta_cluster::{
     part::{Library, LibraryOptions, PartsDirectory},
 };
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     args::{ModelFlags, ring::MembershipFlags, value},
@@ -34,6 +33,7 @@ use crate::{
     failure::Failure,
     report,
     ring::{rates, say},
+    signals::{self, Requests},
 };
 
 /// The part of the disk budget that states of texts may take.
@@ -198,11 +198,8 @@ fn open_again(args: &NodeArgs, role: &NodeRole) -> Result<Membership, Failure> {
 /// Whether a signal asks the program to end. A second one ends it at once.
 pub(super) fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let end = Arc::<AtomicBool>::default();
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&end))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&end)))
-            .map_err(|error| Failure::Failed(format!("signals: {error}")))?;
-    }
+    signals::listen(Requests::End, 0, &end)
+        .map_err(|error| Failure::Failed(format!("signals: {error}")))?;
     Ok(end)
 }
 

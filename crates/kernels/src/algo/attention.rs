@@ -310,10 +310,10 @@ impl AttnBuffers<'_> {
         }
     }
 
-    /// Whether there are only a few heads.
+    /// Whether there are only a few heads, or many that are treated as a few.
     #[inline(always)]
     fn treats_few(&self) -> bool {
-        self.scores.len() == FEW
+        crate::SMALL || self.scores.len() == FEW
     }
 
     /// Turns the scores of the heads `heads` into weights relative to their maximum in the chunk;

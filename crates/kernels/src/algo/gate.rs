@@ -4,6 +4,7 @@
 use super::lanes;
 use super::math::{erf, exp_m1, sigmoid, softplus_f32, tanh};
 use crate::isa::Floats;
+use crate::{Kernels, SMALL};
 
 /// Activation of the gate of a feed-forward block.
 #[non_exhaustive]
@@ -94,10 +95,31 @@ fn apply(gate: &mut [f32], up: &[f32], f: impl Fn(f32) -> f32) {
     }
 }
 
-/// `gate = activation(gate)·up`; both of the same length.
+/// Whether activations are multiplied in a second pass, so that a small program has each of them
+/// once for an instruction set. On RISC-V the product with the most frequent one is in assembly.
+const APART: bool = SMALL && !cfg!(target_arch = "riscv64");
+
+impl Kernels {
+    /// `gate = activation(gate)·up`; both of the same length.
+    pub(crate) fn gate(self, activation: Activation, gate: &mut [f32], up: &[f32]) {
+        if !APART || matches!(activation, Activation::Clamped { .. }) {
+            return self.gate_up(activation, gate, up);
+        }
+        self.activate(activation, gate);
+        apply(gate, up, |x| x);
+    }
+}
+
+/// As [`Kernels::gate`], if activations are [`APART`] only for the one that changes `up`.
 #[inline(always)]
 pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
+        Activation::Clamped { alpha, limit } => {
+            gate.iter_mut()
+                .zip(up)
+                .for_each(|(gate, up)| *gate = clamped(*gate, *up, (alpha, limit)));
+        }
+        _ if APART => unreachable!("activated apart"),
         Activation::Silu => apply(gate, up, silu),
         Activation::Sigmoid => apply(gate, up, sigmoid),
         Activation::GeluTanh => apply(gate, up, gelu_tanh),
@@ -111,11 +133,6 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
             beta,
             eps,
         } => apply(gate, up, |x| xielu(x, [alpha_p, alpha_n, beta, eps])),
-        Activation::Clamped { alpha, limit } => {
-            gate.iter_mut()
-                .zip(up)
-                .for_each(|(gate, up)| *gate = clamped(*gate, *up, (alpha, limit)));
-        }
     }
 }
 

@@ -65,6 +65,33 @@ fn replace_by_digits(bytes: &mut [u8; 32], factors: &[u8; 32]) {
     }
 }
 
+/// [`Floats::transposed`]; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn transposed(x: &[floats::F; 16]) -> [floats::F; 16] {
+    let mut columns = [[0.0; 16]; 16];
+    for (i, row) in x.iter().enumerate() {
+        for (column, x) in columns.iter_mut().zip(floats::store(*row)) {
+            column[i] = x;
+        }
+    }
+    columns.map(|column| floats::load(&column))
+}
+
+/// [`Floats::totals_of_16`]; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn totals(x: &[floats::F; 16]) -> floats::F {
+    floats::load(&x.map(|x| total(floats::store(x))))
+}
+
+/// [`Floats::halves`]; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn halves(x: &[[u8; 2]; 16]) -> [f32; 16] {
+    x.map(|x| widen_f16(u16::from_le_bytes(x)))
+}
+
 impl Row for Scalar {
     type V = [u64; 4];
 
@@ -366,11 +393,7 @@ impl Floats for Scalar {
 
     #[inline(always)]
     fn halves(self, x: &[[u8; 2]; 16]) -> floats::F {
-        let mut wide = [0.0; 16];
-        for i in 0..16 {
-            wide[i] = widen_f16(u16::from_le_bytes(x[i]));
-        }
-        floats::load(&wide)
+        floats::load(&halves(x))
     }
 
     #[inline(always)]
@@ -389,7 +412,12 @@ impl Floats for Scalar {
 
     #[inline(always)]
     fn totals_of_16(self, x: [floats::F; 16]) -> floats::F {
-        floats::load(&x.map(|x| total(floats::store(x))))
+        totals(&x)
+    }
+
+    #[inline(always)]
+    fn transposed(self, x: [floats::F; 16]) -> [floats::F; 16] {
+        transposed(&x)
     }
 
     #[inline(always)]

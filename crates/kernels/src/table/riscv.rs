@@ -18,7 +18,7 @@ macro_rules! vectors {
             []
         );
         static $table: Table = Table {
-            gate: {
+            gate_up: {
                 unsafe fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                     // SAFETY: as above.
                     let isa = unsafe { Rvv::<{ $long }>::assume() };

@@ -3,7 +3,6 @@
 use super::quota;
 use crate::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Binds the calling thread to `cpu`.
@@ -57,12 +56,15 @@ pub(crate) fn physical_cores(sys: &Path, cpus: &[usize]) -> Option<usize> {
             .ok()
             .filter(|list| !list.trim().is_empty())
     };
-    Some(
-        cpus.iter()
-            .map(siblings)
-            .collect::<Option<BTreeSet<String>>>()?
-            .len(),
-    )
+    // Not a set: the code for it would be larger than all of this module.
+    let mut cores = Vec::new();
+    for cpu in cpus {
+        let core = siblings(cpu)?;
+        if !cores.contains(&core) {
+            cores.push(core);
+        }
+    }
+    Some(cores.len())
 }
 
 #[cfg(test)]

@@ -47,20 +47,52 @@ impl Categories {
 
     /// Whether the category of `c` is in the set.
     pub(crate) fn contain(self, c: char) -> bool {
-        self.0 >> (letter_of(c) & 15) & 1 == 1
+        self.0 >> low_bits_of(c) & 1 == 1
     }
 }
 
-fn letter_of(c: char) -> u8 {
+/// The low four bits of the letters of [`table::BLOCKS`], two in a byte: half the size.
+static BLOCKS: [[u8; 64]; table::BLOCKS.len()] = packed(&table::BLOCKS);
+
+const fn packed<const N: usize>(blocks: &[[u8; 128]; N]) -> [[u8; 64]; N] {
+    let mut out = [[0; 64]; N];
+    let mut i = 0;
+    while i < 64 * N {
+        let [block, pair] = [i / 64, i % 64];
+        let [low, high] = [blocks[block][2 * pair], blocks[block][2 * pair + 1]];
+        out[block][pair] = low & 15 | high << 4;
+        i += 1;
+    }
+    out
+}
+
+/// The low four bits of the category letter of `c`.
+fn low_bits_of(c: char) -> u8 {
     let code = c as usize;
-    match table::BLOCK_OF.get(code / 128) {
-        Some(&block) => table::BLOCKS[usize::from(block)][code % 128],
+    let letter = match table::BLOCK_OF.get(code / 128) {
+        Some(&block) => BLOCKS[usize::from(block)][code % 128 / 2] >> (4 * (code % 2)),
         None => match code {
             0xE0100..0xE01F0 => b'M',
             0xE0001 | 0xE0020..0xE0080 | 0xF0000..0xFFFFE | 0x100000..0x10FFFE => b'F',
             _ => b'x',
         },
+    };
+    letter & 15
+}
+
+/// [`bases::ONE`], three bytes for each code point.
+static ONE: [[[u8; 3]; 2]; bases::ONE.len()] = in_bytes(&bases::ONE);
+
+const fn in_bytes<const N: usize>(pairs: &[(u32, u32); N]) -> [[[u8; 3]; 2]; N] {
+    let mut out = [[[0; 3]; 2]; N];
+    let mut i = 0;
+    while i < N {
+        let [_, a, b, c] = pairs[i].0.to_be_bytes();
+        let [_, x, y, z] = pairs[i].1.to_be_bytes();
+        out[i] = [[a, b, c], [x, y, z]];
+        i += 1;
     }
+    out
 }
 
 /// Decomposes a character canonically (NFD) and drops nonspacing marks: an accented letter gives
@@ -75,13 +107,17 @@ pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
         .filter(|&syllable| syllable < 11172)
     {
         hangul_parts(syllable).for_each(emit_code);
-    } else if let Ok(at) = bases::ONE.binary_search_by_key(&code, |&(c, _)| c) {
-        emit_code(bases::ONE[at].1);
+    } else if let Ok(at) = ONE.binary_search_by_key(&code, |&[c, _]| code_of(c)) {
+        emit_code(code_of(ONE[at][1]));
     } else if let Ok(at) = bases::MORE.binary_search_by_key(&code, |&(c, _)| c) {
         bases::MORE[at].1.iter().copied().for_each(emit_code);
     } else if !Categories::NONSPACING_MARK.contain(c) {
         emit_code(code);
     }
+}
+
+fn code_of([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_be_bytes([0, a, b, c])
 }
 
 /// Source: the Unicode standard, section 3.12.
@@ -101,6 +137,17 @@ mod tests {
     #[test]
     fn each_category_letter_has_a_bit_of_its_own() {
         assert_eq!(Categories::of(b"ULTOMKNPSWFx").0.count_ones(), 12);
+    }
+
+    #[test]
+    fn packed_tables_say_what_the_tables_say() {
+        for (i, letter) in table::BLOCKS.as_flattened().iter().enumerate() {
+            let pair = BLOCKS.as_flattened()[i / 2];
+            assert_eq!(pair >> (4 * (i % 2)) & 15, letter & 15, "{i}");
+        }
+        for ([from, to], pair) in ONE.iter().zip(&bases::ONE) {
+            assert_eq!((code_of(*from), code_of(*to)), *pair);
+        }
     }
 
     #[test]

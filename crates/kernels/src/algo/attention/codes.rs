@@ -107,7 +107,8 @@ impl AttnBuffers<'_> {
     }
 
     /// Rotates and quantizes the heads `heads` of a query whose keys are quantized.
-    #[inline(always)]
+    #[cfg_attr(feature = "avx512", inline(always))]
+    #[cfg_attr(not(feature = "avx512"), inline(never))]
     pub(super) fn set_codes(&mut self, query: &Query<'_>, heads: Range<usize>) {
         for (h, i) in heads.enumerate() {
             let q = query.head(i);

@@ -44,7 +44,8 @@ pub(super) fn read_scales<I: Floats>(
 }
 
 /// The two bytes from `at` on of sixteen rows; zeros of an empty one.
-#[inline(always)]
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
 fn halves_at(rows: &[&[u8]; LANES], at: usize) -> [[u8; 2]; LANES] {
     let mut halves = [[0; 2]; LANES];
     for (half, row) in halves.iter_mut().zip(rows) {

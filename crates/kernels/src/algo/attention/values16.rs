@@ -134,14 +134,14 @@ impl AttnBuffers<'_> {
                     }
                 }
             }
-            KvElem::Q8 => {
+            KvElem::Q8 | KvElem::Q4 => {
                 read_scales(isa, stored, visible, rows.elem, rows.d, self.scales);
-                buffers.scales.copy_from_slice(&self.scales[0]);
-            }
-            KvElem::Q4 => {
-                read_scales(isa, stored, visible, rows.elem, rows.d, self.scales);
-                let n = 2 * rows.d.div_ceil(Q4_GROUP);
-                set_scales_of_q4(&mut self.scales[..n], buffers.scales);
+                if rows.elem == KvElem::Q8 {
+                    buffers.scales.copy_from_slice(&self.scales[0]);
+                } else {
+                    let n = 2 * rows.d.div_ceil(Q4_GROUP);
+                    set_scales_of_q4(&mut self.scales[..n], buffers.scales);
+                }
             }
         }
         for scale in &mut *buffers.scales {
@@ -409,7 +409,8 @@ fn shifted(code: i16, j: u8) -> i16 {
 }
 
 /// Replaces scales and minima of groups of Q4 by their codes, and writes the scales of the codes.
-#[inline(always)]
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
 fn set_scales_of_q4(of_groups: &mut [[f32; CHUNK]], scales: &mut [f32; CHUNK]) {
     scales.fill(0.0);
     let larger = |x: f32, y: f32| {
@@ -435,7 +436,8 @@ fn set_scales_of_q4(of_groups: &mut [[f32; CHUNK]], scales: &mut [f32; CHUNK]) {
 impl ChunkValues<'_> {
     /// Reads the codes of up to [`COLUMNS`] elements of the value of position `p`, from `v` on;
     /// `of_groups` are the codes of scales and minima of Q4.
-    #[inline(always)]
+    #[cfg_attr(feature = "avx512", inline(always))]
+    #[cfg_attr(not(feature = "avx512"), inline(never))]
     fn read(
         &self,
         p: usize,
