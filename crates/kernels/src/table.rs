@@ -518,7 +518,10 @@ mod arm {
 mod wasm {
     use super::*;
 
+    #[cfg(not(target_feature = "relaxed-simd"))]
     table!(SIMD128, "simd128", 16, crate::isa::wasm::Simd128, []);
+    #[cfg(target_feature = "relaxed-simd")]
+    table!(SIMD128, "relaxed", 16, crate::isa::wasm::Simd128, []);
 
     /// The table that this build was made for.
     pub(super) fn tables() -> [Option<&'static Table>; 1] {

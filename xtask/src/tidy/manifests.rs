@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -70,6 +70,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine", "atta-store"]),
     ("atta-capi", &["atta-engine", "atta-server"]),
+    ("atta-web", &["atta-capi", "atta-engine"]),
     ("atta", EVERY),
     (
         "atta-benches",
