@@ -116,6 +116,12 @@ export class CacheFile {
     }
   }
 
+  /** Makes the record say nothing, so that the next visit begins anew: the file was changed on its server. */
+  forget() {
+    this.record.truncate(0);
+    this.record.flush();
+  }
+
   /** Fills `buffer` with the bytes from `offset` on, which must be here. */
   read(offset, buffer) {
     let done = 0;
