@@ -31,8 +31,9 @@ function workerUrl(name) {
   throw new TypeError(`no worker ${name}`);
 }
 
-/** The address of a build of the module. */
-export function moduleUrl(build) {
+/** The address of a build of the module, which may be in a `folder` elsewhere. */
+export function moduleUrl(build, folder) {
+  if (folder) return new URL(`${build}.wasm`, new URL(String(folder).replace(/\/?$/, '/'), globalThis.location?.href));
   switch (build) {
     case 'mt-relaxed': return new URL('./dist/mt-relaxed.wasm', import.meta.url);
     case 'mt-simd': return new URL('./dist/mt-simd.wasm', import.meta.url);

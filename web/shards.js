@@ -1,0 +1,95 @@
+// All files of a model together: opened, read by the number of each, and how far they are. Runs where reads are served.
+
+import { AttaError } from './errors.js';
+import { openFile } from './files.js';
+import { OK, reasonOf } from './reasons.js';
+import { openStore } from './storage.js';
+
+/** Time between two reports of a download. */
+const REPORT_MS = 100;
+
+/** The files of a model. `report({ loaded, total, cached })` is called now and then, and at the end of the download. */
+export class Shards {
+  /** `shards` as of source.js; `options` are `{ cache, folder }`; the rest is as of `openFile`. */
+  static async open(shards, { cache = 'opfs', folder, store, report = () => {}, ...how }) {
+    const needsStore = cache !== 'none' && shards.some(({ url }) => url && !url.startsWith('file:'));
+    const found = store ?? (needsStore ? await openStore(folder) : null);
+    const files = [];
+    const all = new Shards(files, report);
+    try {
+      for (const shard of shards) {
+        files.push(await openFile(shard, { ...how, cache, store: found, progress: () => all.#progress() }));
+      }
+    } catch (error) {
+      all.close();
+      throw error;
+    }
+    all.#progress();
+    return all;
+  }
+
+  constructor(files, report) {
+    Object.assign(this, { files, report, lastReport: 0, error: null });
+  }
+
+  /** What the module is told of the files. */
+  describe() {
+    return this.files.map(({ name, nBytes, version, isArriving }) => ({ name, bytes: nBytes, version, arriving: isArriving }));
+  }
+
+  /** Fills `buffer`, and gives 0 or a reason; the error itself is kept. */
+  async read(shard, offset, buffer) {
+    try {
+      await this.files[shard].read(offset, buffer);
+      return OK;
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  /** As `read`, of bytes that are here. */
+  readNow(shard, offset, buffer) {
+    try {
+      this.files[shard].readNow(offset, buffer);
+      return OK;
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  #failed(error) {
+    this.error = error instanceof AttaError ? error : new AttaError(String(error?.message ?? error), 'failed', { cause: error });
+    return reasonOf(this.error);
+  }
+
+  /** Waits until all files are here, where reads cannot wait. */
+  async complete() {
+    await Promise.all(this.files.map((file) => file.complete?.()));
+  }
+
+  get isArriving() {
+    return this.files.some((file) => file.isArriving);
+  }
+
+  #progress() {
+    const now = Date.now();
+    if (this.isArriving && now - this.lastReport < REPORT_MS) return;
+    this.lastReport = now;
+    this.report(this.amounts());
+  }
+
+  /** Bytes that are here, of all, and of those how many were here before. */
+  amounts() {
+    const sum = (of) => this.files.reduce((total, file) => total + of(file), 0);
+    return {
+      loaded: sum((file) => file.cache?.map.nBytesSet ?? file.nBytes),
+      total: sum((file) => file.nBytes),
+      cached: sum((file) => file.nCached ?? file.nBytes),
+      fetched: sum((file) => file.nFetched ?? 0),
+    };
+  }
+
+  close() {
+    this.files.forEach((file) => file.close());
+  }
+}
