@@ -172,8 +172,13 @@ class Model {
         this.#trap(error.message);
       },
     });
-    await isReady;
-    return worker;
+    await isReady.catch((error) => {
+      worker.stop();
+      throw error;
+    });
+    if (!this.#dead) return worker;
+    worker.stop();
+    throw this.#dead;
   }
 
   #expect(type) {

@@ -20,7 +20,11 @@ export class ThreadPool {
 
   /** Starts workers before they are wanted. */
   async warm(n) {
-    this.free.push(...(await Promise.all(Array.from({ length: n }, () => this.#worker()))));
+    const workers = await Promise.allSettled(Array.from({ length: n }, () => this.#worker()));
+    for (const { value, reason } of workers) {
+      if (!value) throw reason;
+      this.free.push(value);
+    }
   }
 
   /** Runs a thread in a free worker, or in a new one. */
