@@ -9,16 +9,18 @@ mod page;
 mod paragraph;
 mod source;
 mod tidy;
+mod web;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | eval-builtin [OPTIONS]
+const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | eval-builtin [OPTIONS] | web [BUILD...]
 
   tidy           check the house rules; prints `path:line: message` for each breach
     --counts     print how often rules are known to be broken and words are used, by crate
     --pending    print the known breaches below PATH, which may only become fewer
-  eval-builtin   try the built-in model on commands; --help lists its options";
+  eval-builtin   try the built-in model on commands; --help lists its options
+  web            build the modules of the package @atta/web into web/dist: mt-relaxed, mt-simd, st-simd";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["tidy", "--pending"] => tidy(|report| print_pending(report, "")),
         ["tidy", "--pending", path] => tidy(|report| print_pending(report, path)),
         ["eval-builtin", ..] => eval_builtin(&args[1..]),
+        ["web", ref builds @ ..] => web(builds),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -68,6 +71,16 @@ fn eval_builtin(args: &[String]) -> ExitCode {
     }
 }
 
+fn web(builds: &[&str]) -> ExitCode {
+    match web::build(root(), builds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("web: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn print_pending(report: &tidy::Report, path: &str) -> bool {
     let pending = report.pending.iter().flat_map(|rule| &rule.findings);
     pending
@@ -79,10 +92,7 @@ fn print_pending(report: &tidy::Report, path: &str) -> bool {
 
 /// Checks the repository; `print` says whether the report is good.
 fn tidy(print: impl Fn(&tidy::Report) -> bool) -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies inside the workspace");
-    match tidy::run(root) {
+    match tidy::run(root()) {
         Ok(report) if print(&report) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -90,4 +100,11 @@ fn tidy(print: impl Fn(&tidy::Report) -> bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies inside the workspace")
 }
