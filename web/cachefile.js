@@ -68,6 +68,21 @@ export class CacheFile {
     return file;
   }
 
+  /** The record of an address, `{ identity, map }`; null if there is none. */
+  static async find(store, address) {
+    const name = `${keyOf(address)}.map`;
+    if (!(await store.names()).includes(name)) return null;
+    let handle = null;
+    try {
+      handle = await store.open(name);
+      return readRecord(handle);
+    } catch (error) {
+      throw storageError(error);
+    } finally {
+      handle?.close();
+    }
+  }
+
   constructor(store, key, unlock, identity) {
     Object.assign(this, { store, key, unlock, identity, data: null, record: null, map: null });
   }
@@ -75,20 +90,12 @@ export class CacheFile {
   async #open(nBytes) {
     this.data = await this.store.open(`${this.key}.data`);
     this.record = await this.store.open(`${this.key}.map`);
-    const found = this.#readRecord();
+    const found = readRecord(this.record);
     const isSame = found?.identity === this.identity && found.map.nBytes === nBytes;
     this.map = isSame ? found.map : new BlockMap(nBytes);
     if (!isSame) this.record.truncate(0);
     // The browser may have evicted one file and kept the other.
     if (this.map.nSet > 0 && this.data.getSize() < lastByte(this.map)) this.map = new BlockMap(nBytes);
-  }
-
-  #readRecord() {
-    const size = this.record.getSize();
-    if (size < 12 || size > MAX_RECORD) return null;
-    const bytes = new Uint8Array(size);
-    this.record.read(bytes, { at: 0 });
-    return decodeRecord(bytes);
   }
 
   /** Writes whole blocks, and remembers them. */
@@ -138,6 +145,14 @@ export class CacheFile {
     this.unlock?.();
     this.unlock = null;
   }
+}
+
+function readRecord(handle) {
+  const size = handle.getSize();
+  if (size < 12 || size > MAX_RECORD) return null;
+  const bytes = new Uint8Array(size);
+  handle.read(bytes, { at: 0 });
+  return decodeRecord(bytes);
 }
 
 function lastByte(map) {

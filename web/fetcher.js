@@ -45,6 +45,28 @@ export class RemoteFile {
     return { first: n === expected ? first : await this.read(0, expected), rest: null };
   }
 
+  /**
+   * Asks whether the file is one of an earlier visit, and takes its version and length if so: no byte of it comes. A server
+   * that refuses the question, or says nothing of a version, has not said yes.
+   */
+  async isStill(identity, nBytes) {
+    let response;
+    try {
+      response = await this.#retried(() => this.#head());
+    } catch (error) {
+      if (error.code === 'network' || error.code === 'aborted') throw error;
+      return false;
+    }
+    if (identityOf(response) !== identity || (lengthOf(response) ?? nBytes) !== nBytes) return false;
+    this.take(identity, nBytes);
+    return true;
+  }
+
+  /** Takes version and length as those of an earlier visit. */
+  take(identity, nBytes) {
+    Object.assign(this, { identity, nBytes });
+  }
+
   /** The bytes from `start` on. A body that ends early is continued. */
   async read(start, nBytes) {
     const bytes = new Uint8Array(nBytes);
@@ -131,8 +153,11 @@ export class RemoteFile {
   }
 
   async #lengthByHead() {
-    const response = await this.#retried(() => this.fetch(this.url, { method: 'HEAD', cache: 'no-store', signal: this.signal }));
-    return lengthOf(response);
+    return lengthOf(await this.#retried(() => this.#head()));
+  }
+
+  #head() {
+    return this.fetch(this.url, { method: 'HEAD', cache: 'no-store', signal: this.signal });
   }
 }
 

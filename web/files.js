@@ -24,9 +24,23 @@ export async function openFile(shard, how) {
   if (shard.blob) return new BlobFile(shard);
   if (shard.url.startsWith('file:') && isNode) return openDisk(shard);
   const remote = new RemoteFile(shard.url, how);
+  const isKept = how.cache !== 'none' && how.store;
+  if (isKept && (await isStillRight(shard, remote, how.store))) return CachedFile.open(shard, remote, {}, how);
   const start = await remote.open(BLOCK_BYTES);
-  if (how.cache === 'none' || !how.store) return uncached(shard, remote, start);
-  return CachedFile.open(shard, remote, start, how);
+  return isKept ? CachedFile.open(shard, remote, start, how) : uncached(shard, remote, start);
+}
+
+/** Whether the storage has bytes of the version that the server has, or all bytes of one while there is no network. */
+async function isStillRight({ url }, remote, store) {
+  const found = await CacheFile.find(store, url);
+  if (!found || found.map.nSet === 0) return false;
+  try {
+    return await remote.isStill(found.identity, found.map.nBytes);
+  } catch (error) {
+    if (error.code !== 'network' || !found.map.isComplete) throw error;
+    remote.take(found.identity, found.map.nBytes);
+    return true;
+  }
 }
 
 async function uncached(shard, remote, { rest }) {

@@ -34,14 +34,46 @@ test('any bytes can be read while the file is downloaded, and those are fetched 
   file.close();
 });
 
-test('the second visit asks for one block and fetches nothing else', async () => {
+test('the second visit asks whether the file is the same, and fetches nothing', async () => {
   const first = await opened();
   await first.file.complete();
   first.file.close();
   const second = await opened({}, { store: first.store });
   assert.equal(second.file.isArriving, false);
   assert.deepEqual(await read(second.file, 0, 50), bytes.slice(0, 50));
-  assert.equal(second.server.log.length, 1);
+  assert.deepEqual(second.server.log.map(({ method }) => method), ['HEAD']);
+  second.file.close();
+});
+
+test('without a network a file that is here as a whole is used, and no other', async () => {
+  const first = await opened();
+  await first.file.complete();
+  first.file.close();
+  const down = { faults: () => ({ throws: true }) };
+  const second = await opened(down, { store: first.store });
+  assert.deepEqual(await read(second.file, 5, 5), bytes.slice(5, 10));
+  second.file.close();
+  await assert.rejects(opened(down), { code: 'network' });
+});
+
+test('a file that a server has changed since the last visit is fetched anew', async () => {
+  const first = await opened();
+  await first.file.complete();
+  first.file.close();
+  const second = await opened({ headers: { etag: '"v2"' } }, { store: first.store });
+  assert.equal(second.file.nCached, 0);
+  await second.file.complete();
+  assert.equal(second.file.nFetched, bytes.length);
+  second.file.close();
+});
+
+test('a server that knows no HEAD is asked for the first block again', async () => {
+  const first = await opened();
+  await first.file.complete();
+  first.file.close();
+  const second = await opened({ faults: ({ method }) => (method === 'HEAD' ? { status: 405 } : {}) }, { store: first.store });
+  assert.equal(second.file.isArriving, false);
+  assert.equal(second.server.nBytesSent(), BLOCK_BYTES);
   second.file.close();
 });
 

@@ -24,6 +24,7 @@ let faults = {};
 let base;
 
 const server = createServer((request, response) => {
+  if (request.method === 'HEAD') return response.writeHead(200, { etag: '"v1"', 'content-length': bytes.length }).end();
   const found = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '');
   const start = Number(found[1]);
   const end = Math.min(Number(found[2]) + 1, bytes.length);
@@ -92,13 +93,13 @@ for (const build of ['mt-simd', 'st-simd']) {
   });
 }
 
-test('the second visit fetches one block', { skip }, async () => {
+test('the second visit fetches nothing', { skip }, async () => {
   const cache = cacheOf('visits');
   await (await open(`${base}/m.gguf`, { folder: cache })).dispose();
   log.length = 0;
   const model = await open(`${base}/m.gguf`, { folder: cache });
   assert.equal((await model.chat.completions.create(hello)).sum, SUM);
-  assert.deepEqual(log, [{ start: 0, end: BLOCK_BYTES }]);
+  assert.deepEqual(log, []);
   await model.dispose();
 });
 
