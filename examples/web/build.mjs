@@ -26,7 +26,10 @@ const files = await list(dist);
 const version = await hash(files);
 // The model is in the storage of the page, as all models are, and the service worker is no file of its own cache.
 const kept = files.filter((name) => !['sw.js', 'files.js', 'home.gguf'].includes(name));
-await writeFile(join(dist, 'files.js'), `const VERSION = '${version}';\nconst FILES = ${JSON.stringify(['./', ...kept], null, 1)};\n`);
+const isLater = (name) => name.startsWith('atta/dist/') || name.endsWith('.woff2');
+const constant = (name, value) => `const ${name} = ${JSON.stringify(value, null, 1)};\n`;
+const written = { VERSION: version, FILES: ['./', ...kept.filter((name) => !isLater(name))], LATER: kept.filter(isLater) };
+await writeFile(join(dist, 'files.js'), Object.entries(written).map(([name, value]) => constant(name, value)).join(''));
 console.log(`${dist}: ${files.length} files, version ${version}`);
 
 /** The modules of JavaScript of the package, without its tests. */

@@ -1,8 +1,8 @@
 // The service worker of the page: its files offline, and the headers that make the page an isolated one, which a static
 // host does not send. Knows nothing of models: what is not a file of this page passes by.
 
-/* global FILES, VERSION */
-// build.mjs writes both.
+/* global FILES, LATER, VERSION */
+// build.mjs writes them: files that are kept at once, and those of which a browser needs one or none.
 importScripts('files.js');
 
 const CACHE = `atta-${VERSION}`;
@@ -39,6 +39,9 @@ async function answer(request) {
   url.search = '';
   const cached = await caches.match(url.href, { cacheName: CACHE });
   const response = cached ?? (await fetch(request));
+  if (!cached && response.ok && LATER.includes(url.href.slice(self.registration.scope.length))) {
+    await (await caches.open(CACHE)).put(url.href, response.clone());
+  }
   if (response.status === 0 || response.type === 'opaqueredirect') return response;
   const headers = new Headers(response.headers);
   for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
