@@ -311,7 +311,5 @@ fn warn_of_name(warnings: &Warnings, name: &str, ours: &str) {
 async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    run_blocking(work)
-        .await
-        .map_err(|_| ApiError::broken())?
+    run_blocking(work).await.map_err(|_| ApiError::broken())?
 }

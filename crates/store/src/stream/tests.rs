@@ -451,5 +451,9 @@ fn a_resident_chunk_of_a_late_source_fails_where_it_is_used_and_is_read_again_th
     assert!(error.to_string().starts_with("remote: "), "{error}");
     late.n_here.store(u64::MAX, Ordering::Relaxed);
     assert!(step(&streamed, true).unwrap() == step(&model.mapped(), true).unwrap());
-    assert_eq!(streamed.io().rate, 0.0, "the rate of a network is not one of a disk");
+    assert_eq!(
+        streamed.io().rate,
+        0.0,
+        "the rate of a network is not one of a disk"
+    );
 }
