@@ -1,8 +1,8 @@
 //! `cargo xtask web`: the builds of the module that browsers load, into `web/dist/`.
 //!
-//! It knows targets and linkers, and nothing of JavaScript. The one idea: a module is a library that
-//! WASI starts by `_initialize`, which cargo links if it is told the object that has it; all the
-//! rest is what rustc does by itself.
+//! It knows targets and linkers, and nothing of JavaScript. The one idea: a module is a library
+//! that WASI starts by `_initialize`, which cargo links if it is told the object that has it; rustc
+//! does all the rest by itself.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;

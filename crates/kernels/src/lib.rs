@@ -40,8 +40,8 @@
 //! (with VNNI), `avx512seq` (the same, but weights for one activation row read in the order of
 //! memory; the better of the two on Zen 5), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the
 //! plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on WebAssembly
-//! `relaxed` or `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of these that the
-//! CPU has.
+//! `relaxed` or `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of
+//! these that the CPU has.
 //!
 //! `unsafe` lives in `isa/`, `fused/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is
 //! safe code.

@@ -1,8 +1,8 @@
 //! Requests without a connection: of a program that has atta in it as a library, and of tests.
 //!
 //! Knows no socket, key or signal. The one idea: the router answers them as it answers those that
-//! come over HTTP, on the calling thread, so that there is one reading of each interface's JSON. The
-//! runtime only lends its context: the thread polls and [parks](Parker) by itself.
+//! come over HTTP, on the calling thread, so that there is one reading of each interface's JSON.
+//! The runtime only lends its context: the thread polls and [parks](Parker) by itself.
 
 use std::{
     collections::VecDeque,
@@ -106,8 +106,8 @@ impl Direct {
         self.runtime.as_ref().expect("it is there until the drop")
     }
 
-    /// Polls `work` until it is done or cancelled, or the time is over. Meanwhile it takes the turns
-    /// of workers without a thread, at least one.
+    /// Polls `work` until it is done or cancelled, or the time is over. Meanwhile it takes the
+    /// turns of workers without a thread, at least one.
     fn wait<T>(
         &self,
         canceller: &Canceller,

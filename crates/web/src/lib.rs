@@ -1,7 +1,7 @@
 //! The module that a browser loads: libatta, with the page as its disk.
 //!
-//! Knows no address, no cache and no JavaScript. The one idea: the page gives bytes by ranges, on the
-//! thread that asks for them, and all else is the C interface as `atta.h` has it. `web/` is the
+//! Knows no address, no cache and no JavaScript. The one idea: the page gives bytes by ranges, on
+//! the thread that asks for them, and all else is the C interface as `atta.h` has it. `web/` is the
 //! package around the module: it has the workers, the downloads, and a WASI of a dozen functions.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!           wasi.thread-spawn and env.memory where there are threads
 //! ```
 //! `cargo xtask web` builds it three times, into `web/dist/`: `mt-relaxed` and `mt-simd` for
-//! `wasm32-wasip1-threads`, of which the first has dot products of bytes, and `st-simd` for
+//! `wasm32-wasip1-threads`, the first with dot products of bytes, and `st-simd` for
 //! `wasm32-wasip1`, where a page gets no shared memory. A panic prints its message and traps: the
 //! page takes it as the end of the module.
 

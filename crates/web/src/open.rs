@@ -14,9 +14,9 @@ use crate::ranges::{Page, RangeSource};
 /// The most files of a model.
 const MAX_SHARDS: usize = 1 << 12;
 
-/// Opens a model whose files the page reads. `shards` is JSON: a list of all files in order, objects
-/// with "name", "bytes", and maybe "version" (up to 32 hexadecimal digits that differ where the
-/// bytes do) and "arriving" (whether the file is being downloaded). `options` may be NULL.
+/// Opens a model whose files the page reads. `shards` is JSON: a list of all files in order,
+/// objects with "name", "bytes", and maybe "version" (up to 32 hexadecimal digits that differ where
+/// the bytes do) and "arriving" (whether the file is being downloaded). `options` may be NULL.
 ///
 /// # Safety
 /// `shards` has `shards_size` bytes.

@@ -1,7 +1,7 @@
 //! Files that a page reads, by ranges.
 //!
 //! Knows no model. The one idea: an offset is a u64 up to the page's border, since files are larger
-//! than addresses are; what goes wrong there comes back as a number with words here.
+//! than addresses are; a failure there comes back as a number, which has words here.
 
 use std::io::{self, ErrorKind};
 

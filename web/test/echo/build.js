@@ -1,11 +1,11 @@
-// Builds echo.rs as the module is built, into a folder. Null where rustc lacks a target.
+// Builds echo.rs.txt as the module is built, into a folder. Null where rustc lacks a target.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const SOURCE = join(dirname(fileURLToPath(import.meta.url)), 'echo.rs');
+const SOURCE = join(dirname(fileURLToPath(import.meta.url)), 'echo.rs.txt');
 
 export function buildEcho(folder) {
   mkdirSync(folder, { recursive: true });

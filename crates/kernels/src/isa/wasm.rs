@@ -1,8 +1,8 @@
 //! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or
 //! has it not, so the token proves nothing.
 //!
-//! There is no product of bytes that sums four but in a build with relaxed SIMD (`wasm_relaxed.rs`);
-//! even and odd bytes are widened to i16 in place, whose products are summed in pairs
+//! Only a build with relaxed SIMD has a product of bytes that sums four (`wasm_relaxed.rs`).
+//! Without it, even and odd bytes are widened to i16 in place, whose products are summed in pairs
 //! (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
 
 use super::memory::{load, load_at, store};

@@ -1,5 +1,5 @@
-//! Private memory for weights: pages in one piece, huge ones where the system has them, divided into
-//! slots; several pieces where the system gives no large ones.
+//! Private memory for weights: pages in one piece, huge ones where the system has them, divided
+//! into slots; several pieces where the system gives no large ones.
 //!
 //! The disk writes into pages of 2 MiB three times as fast as into pages of 4 KiB, because a
 //! request consists of fewer pages. Every page is touched when the region is made, so that the

@@ -405,7 +405,7 @@ fn bytes_of_the_program_are_read_like_a_file() {
     assert_eq!(streamed.method(), None);
 }
 
-/// Bytes of a server, of which those from `n_here` on cannot be read yet.
+/// Bytes of a server; those from `n_here` on cannot be read yet.
 struct Late {
     bytes: Vec<u8>,
     n_here: AtomicU64,
