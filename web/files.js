@@ -277,13 +277,12 @@ export class CachedFile {
   }
 }
 
-/** Refuses a file that the browser has no room for, before its first byte; asks to keep what is here. */
+/** Refuses a file that the browser has no room for, before its first byte. */
 async function makeRoom(store, nBytes, name) {
   const { usage = 0, quota = Infinity } = await store.estimate();
   if (nBytes > quota) {
     const mib = (n) => `${Math.round(n / 2 ** 20)} MiB`;
     throw new StorageError(`${name} has ${mib(nBytes)}, and the browser gives this page ${mib(quota)}; ${mib(usage)} are used.`, 'quota');
   }
-  await globalThis.navigator?.storage?.persist?.().catch(() => {});
 }
 

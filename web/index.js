@@ -5,7 +5,7 @@
 //
 // This file starts the workers and carries messages between them and the caller. It computes nothing: a page stays smooth.
 
-import { AbortError, abortOf, DisposedError, EngineError, fromWire, MemoryError, ModelError, throwIfAborted, UnsupportedError } from './errors.js';
+import { AbortError, abortOf, DisposedError, EngineError, fromWire, ModelError, throwIfAborted, UnsupportedError } from './errors.js';
 import { budgetOf, chooseBuild, detect, sharedMemory, threadsOf } from './features.js';
 import { interfaces } from './openai.js';
 import { compile, moduleUrl, startWorker } from './platform.js';
@@ -132,22 +132,15 @@ class Model {
     const { port1, port2 } = new MessageChannel();
     this.#io.send({ type: 'port', port: port1 }, [port1]);
     this.#engine.send({ type: 'start', module, memory: this.#memory, port: port2, ids }, [port2]);
-    return this.#checkFit(shards);
-  }
-
-  /** Weights of a file that is not kept are read once, so that all of them must fit. */
-  #checkFit(shards) {
-    const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
-    const budget = budgetOf(this.#settings.ramBudget, this.#maximum);
-    if (this.#settings.cache === 'none' && bytes > budget && shards.some(({ arriving }) => arriving)) {
-      throw new MemoryError(`The model has ${bytes} bytes and the budget ${budget}: without a cache it must fit.`, 'memory');
-    }
     return { shards };
   }
 
+  /** How files are opened. Without threads none is read past the storage. */
   #filesHow() {
-    const { cache, folder } = this.#settings;
-    return { cache, folder };
+    const { cache, folder, ramBudget, build } = this.#settings;
+    // Only a page can ask; what it hears changes nothing.
+    if (cache !== 'none') globalThis.navigator?.storage?.persist?.().catch(() => {});
+    return { cache, folder, fitBytes: build === 'st-simd' ? 0 : budgetOf(ramBudget, this.#maximum) };
   }
 
   #engineOptions(threads) {

@@ -55,18 +55,19 @@ export class ChunkStream {
 
   constructor(start, signal) {
     this.controller = new AbortController();
-    this.signal = signal ? AbortSignal.any([signal, this.controller.signal]) : this.controller.signal;
-    this.start = start;
+    Object.assign(this, { start, signal });
+    if (signal?.aborted) this.controller.abort(signal.reason);
+    signal?.addEventListener('abort', () => this.controller.abort(signal.reason), { once: true });
   }
 
   async *[Symbol.asyncIterator]() {
     if (this.#used) throw new AttaError('A stream can be read once.', 'used');
     this.#used = true;
     try {
-      for await (const text of this.start(this.signal)) yield parsed(text);
+      for await (const text of this.start(this.controller.signal)) yield parsed(text);
     } catch (error) {
       // As in OpenAI's library, a stream that its reader ends is no error.
-      if (error instanceof AbortError && this.controller.signal.aborted) return;
+      if (error instanceof AbortError && !this.signal?.aborted) return;
       throw error;
     }
   }

@@ -1,6 +1,6 @@
 // All files of a model together: opened, read by the number of each, and how far they are. Runs where reads are served.
 
-import { AttaError } from './errors.js';
+import { AttaError, MemoryError, StorageError } from './errors.js';
 import { openFile } from './files.js';
 import { OK, reasonOf } from './reasons.js';
 import { openStore } from './storage.js';
@@ -10,16 +10,41 @@ const REPORT_MS = 100;
 
 /** The files of a model. `report({ loaded, total, cached })` is called now and then, and at the end of the download. */
 export class Shards {
-  /** `shards` as of source.js; `options` are `{ cache, folder }`; the rest is as of `openFile`. */
-  static async open(shards, { cache = 'opfs', folder, store, report = () => {}, ...how }) {
-    const needsStore = cache !== 'none' && shards.some(({ url }) => url && !url.startsWith('file:'));
-    const found = store ?? (needsStore ? await openStore(folder) : null);
+  /**
+   * `shards` as of source.js; `cache` and `folder` as of `load`; the rest is as of `openFile`. Files that are not kept are
+   * read once, so that they must fit `fitBytes`. A browser that keeps no files, or has no room, is no error if they do.
+   */
+  static async open(shards, { cache = 'opfs', fitBytes = Infinity, note = () => {}, ...how }) {
+    if (cache === 'none') return Shards.#unkept(shards, fitBytes, how);
+    try {
+      return await Shards.#kept(shards, how);
+    } catch (error) {
+      const isAboutRoom = error instanceof StorageError && ['no_storage', 'quota'].includes(error.code);
+      if (!isAboutRoom || fitBytes === 0) throw error;
+      const unkept = await Shards.#unkept(shards, fitBytes, how).catch(() => { throw error; });
+      note(`the model is not kept for the next visit: ${error.message}`);
+      return unkept;
+    }
+  }
+
+  static async #kept(shards, { store, folder, ...how }) {
+    const isRemote = shards.some(({ url }) => url && !url.startsWith('file:'));
+    return Shards.#all(shards, { ...how, cache: 'opfs', store: store ?? (isRemote ? await openStore(folder) : null) });
+  }
+
+  static async #unkept(shards, fitBytes, how) {
+    const all = await Shards.#all(shards, { ...how, cache: 'none', store: null });
+    const { total } = all.amounts();
+    if (total <= fitBytes || !all.isArriving) return all;
+    all.close();
+    throw new MemoryError(`The model has ${total} bytes, and the budget ${fitBytes}: one that is not kept must fit.`, 'memory');
+  }
+
+  static async #all(shards, { report = () => {}, ...how }) {
     const files = [];
     const all = new Shards(files, report);
     try {
-      for (const shard of shards) {
-        files.push(await openFile(shard, { ...how, cache, store: found, progress: () => all.#progress() }));
-      }
+      for (const shard of shards) files.push(await openFile(shard, { ...how, progress: () => all.#progress() }));
     } catch (error) {
       all.close();
       throw error;
@@ -64,6 +89,8 @@ export class Shards {
 
   /** Waits until all files are here, where reads cannot wait. */
   async complete() {
+    const passing = this.files.find((file) => !file.readNow);
+    if (passing) throw new StorageError(`${passing.name}: on one thread a file of a server can be used only if the browser keeps it.`, 'no_storage');
     await Promise.all(this.files.map((file) => file.complete?.()));
   }
 

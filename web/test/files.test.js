@@ -145,3 +145,32 @@ test('a read after the end of the model is an abort, and so is one that waited',
   await assert.rejects(waiting, AbortError);
   assert.throws(() => file.readNow(0, new Uint8Array(1)), AbortError);
 });
+
+test('bytes beyond 4 GiB are read and kept where they are', async () => {
+  const { mkdtempSync, openSync, writeSync, closeSync, rmSync } = await import('node:fs');
+  const { tmpdir } = await import('node:os');
+  const { join } = await import('node:path');
+  const { pathToFileURL } = await import('node:url');
+  const { CacheFile } = await import('../cachefile.js');
+  const { openStore } = await import('../storage.js');
+  const folder = mkdtempSync(join(tmpdir(), 'atta-web-'));
+  const at = 5 * 2 ** 30;
+  try {
+    // Both files are sparse.
+    const fd = openSync(join(folder, 'large.gguf'), 'w');
+    writeSync(fd, bytes, 0, 9, at);
+    closeSync(fd);
+    const disk = await openFile({ name: 'large.gguf', url: pathToFileURL(join(folder, 'large.gguf')).href }, {});
+    assert.equal(disk.nBytes, at + 9);
+    assert.deepEqual(await read(disk, at + 2, 5), bytes.slice(2, 7));
+    disk.close();
+    const cache = await CacheFile.open(await openStore(folder), shard.url, { identity: 'v', nBytes: at + 9 });
+    cache.write(5120, bytes.slice(0, 9));
+    const buffer = new Uint8Array(5);
+    cache.read(at + 2, buffer);
+    assert.deepEqual(buffer, bytes.slice(2, 7));
+    cache.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -32,6 +32,7 @@ async function open({ shards: asked, options, memory: shared }) {
       ...options,
       signal: controller.signal,
       report: (amounts) => send({ type: 'progress', ...amounts }),
+      note: (text) => send({ type: 'note', text }),
     });
     send({ type: 'opened', shards: shards.describe() });
   } catch (error) {
