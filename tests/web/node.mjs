@@ -27,7 +27,7 @@ async function text(file, options) {
   const { build, isa, threads, memory } = await model.stats();
   await model.dispose();
   console.log(`${file}: ${build} (${isa}), ${threads} threads, ${Math.round(memory.bytes / 2 ** 20)} MiB`);
-  return PROMPT + choices[0].text;
+  return choices[0].text;
 }
 
 for (const options of [{ build: 'st-simd' }, { build: 'mt-simd', threads: 1 }, { build: 'mt-simd', threads: 2 }, { build: 'mt-relaxed', threads: 2 }]) {
