@@ -10,7 +10,7 @@ emulated=(aarch64-unknown-linux-gnu:aarch64-linux-gnu armv7-unknown-linux-gnueab
     riscv64gc-unknown-linux-gnu:riscv64-linux-gnu)
 
 # Processors for which .ci/boards makes the program of at most 2.3 MB.
-boards=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf)
+boards=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf riscv64gc-unknown-linux-musl)
 
 # What those tests are about: everything below the engine. One list, so that all steps share one build.
 portable=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-model)
@@ -100,4 +100,14 @@ python_package() {
     "$1/bin/pip" install -q --no-index "$dist"/atta-*.whl
     rm -r "$dist"
     step "$1/bin/python" -m pytest -q -p no:cacheprovider python/tests
+}
+
+# What Miri can run of the unsafe code outside of kernels: the thread pool, the parts of output buffers, slots, watched maps.
+test_miri() {
+    if command -v rustup >/dev/null && ! cargo +nightly miri --version >/dev/null 2>&1; then
+        rustup toolchain install nightly --profile minimal --component miri,rust-src
+    fi
+    export MIRIFLAGS=-Zmiri-disable-isolation
+    step cargo +nightly miri test -p atta-kernels --lib -- pool:: tiles::
+    step cargo +nightly miri test -p atta-store --lib -- os:: source:: readers::
 }

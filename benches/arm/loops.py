@@ -8,7 +8,8 @@ takes for one pass. A weight times one activation is one multiplication, whoever
     cargo rustc -p atta-kernels --lib --release --target aarch64-unknown-linux-gnu -- --emit asm -C codegen-units=1
     benches/arm/loops.py --atta target/aarch64-unknown-linux-gnu/release/deps/atta_kernels-*.s
     aarch64-linux-gnu-gcc -O3 -mcpu=cortex-a53 … -S ggml/src/ggml-cpu/arch/arm/quants.c -o quants.s
-    benches/arm/loops.py --ggml quants.s
+    aarch64-linux-gnu-g++ -O3 -mcpu=cortex-a76 … -S ggml/src/ggml-cpu/arch/arm/repack.cpp -o repack.s
+    benches/arm/loops.py --ggml quants.s --ggml repack.s
 
 The models of llvm-mca know no cache: a load is one from the first level.
 """
@@ -23,10 +24,30 @@ Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_XS TQ1_0 TQ2_0
 BRANCH = re.compile(r"\t(?:b\.?[a-z]*|cbn?z|tbn?z)\t(?:[^\n]*, *)?(\.L\w+)$")
 
 
+def lines_of(text):
+    """Lines of inline assembly as the compiler writes its own: each label apart and once, encoded instructions by name."""
+    inline, seen = False, {}
+    for line in text.splitlines():
+        if line.strip() in ("#APP", "#NO_APP"):
+            inline = line.strip() == "#APP"
+        elif not inline:
+            yield line
+        else:
+            line = re.sub(r"^\s*\.inst\s+\w+\s*//", "", line).split("//")[0].strip()
+            if match := re.match(r"(\d+):\s*(.*)", line):
+                seen[match[1]] = seen.get(match[1], 0) + 1
+                yield f".L_{match[1]}_{seen[match[1]]}:"
+                line = match[2]
+            ahead = {"b": 0, "f": 1}
+            line = re.sub(r"\b(\d+)([bf])$", lambda m: f".L_{m[1]}_{seen.get(m[1], 0) + ahead[m[2]]}", line)
+            if line:
+                yield "\t" + "\t".join(line.split(None, 1))
+
+
 def functions(text):
     """The lines of each function, by its symbol."""
     found, name = {}, None
-    for line in text.splitlines():
+    for line in lines_of(text):
         if match := re.match(r"([\w.$]+):", line):
             if not match[1].startswith(".L"):
                 name = match[1]

@@ -5,6 +5,7 @@
 //! need taste.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod page;
 mod paragraph;
 mod source;
@@ -14,11 +15,14 @@ mod web;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | eval-builtin [OPTIONS] | web [BUILD...]
+const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | dist OPTIONS | eval-builtin [OPTIONS]
+                   | web [BUILD...]
 
   tidy           check the house rules; prints `path:line: message` for each breach
     --counts     print how often rules are known to be broken and words are used, by crate
     --pending    print the known breaches below PATH, which may only become fewer
+  dist           pack a release for one target: archive, hash, bill of materials; without options,
+                 lists them
   eval-builtin   try the built-in model on commands; --help lists its options
   web            build the modules of the package @atta/web into web/dist: mt-relaxed, mt-simd, st-simd";
 
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         }),
         ["tidy", "--pending"] => tidy(|report| print_pending(report, "")),
         ["tidy", "--pending", path] => tidy(|report| print_pending(report, path)),
+        ["dist", ..] => dist::run(root(), &args[1..]),
         ["eval-builtin", ..] => eval_builtin(&args[1..]),
         ["web", ref builds @ ..] => web(builds),
         ["help" | "-h" | "--help"] => {
@@ -88,6 +93,13 @@ fn print_pending(report: &tidy::Report, path: &str) -> bool {
         .filter(|finding| finding.starts_with(path))
         .for_each(|finding| println!("{finding}"));
     true
+}
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies inside the workspace")
 }
 
 /// Checks the repository; `print` says whether the report is good.

@@ -16,6 +16,7 @@ mod manifests;
 mod output;
 mod prose;
 mod readme;
+mod releases;
 mod tuples;
 mod unsafety;
 mod widths;
@@ -111,6 +112,7 @@ pub(crate) fn run(root: &Path) -> Result<Report> {
     let mut findings: Vec<Finding> = sources.iter().flat_map(check_source).collect();
     findings.extend(lines.check());
     findings.extend(manifests::check(root)?);
+    findings.extend(releases::check(root)?);
     findings.extend(readme::check(
         &std::fs::read_to_string(root.join("README.md")).unwrap_or_default(),
     ));

@@ -18,6 +18,27 @@
 //! # Ok::<(), atta::Error>(())
 //! ```
 //!
+//! # Guide
+//! - **A model** is an `Engine`. `LoadOptions` say how much memory it may take and where its
+//!   weights are; `MemoryPlan` tells the need without loading.
+//! - **One text** is a `Session`: it owns a KV cache. `Session::generate` appends a prompt and is
+//!   an iterator of `Event`s; the next call goes on behind that text.
+//! - **A conversation** is messages of the module `chat`, rendered by the file's own template;
+//!   `tools` has calls and their schemas.
+//! - **Many texts at once** are `Job`s of a `Batcher`, which has no thread of its own: the program
+//!   calls `step` and gets `Update`s. Each text has the bits that it would have alone.
+//! - **The choice of tokens** is that of `Sampling`, within a `Constraint` (JSON, a schema, a
+//!   regular expression, a grammar); or the program's own, by `Session::append` and
+//!   `Session::logits`.
+//! - **Vectors** come from an `Embedder`, **speed without another text** from `Speculation`,
+//!   **prompts that outlive the process** from a `PromptCache`, **another task by a small file**
+//!   from an `AdapterFile` in `LoadOptions`.
+//! - **Errors** name no option. `Explain::explain` prints them with the names that the program has
+//!   for each `Setting`.
+//!
+//! Six programs to begin with lie in `crates/cli/examples`: `generate`, `chat`, `batch`,
+//! `embeddings`, `custom_sampler` and `drafter`.
+//!
 //! # Features
 //! All but `zenoh` are on by default.
 //! - `avx512`: kernels for AVX-512 and AMX.
@@ -33,6 +54,8 @@
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
+//! - `gpu`: `doctor --gpu`, which tests GPUs by the crate `atta-gpu`; not among the defaults,
+//!   because models do not run on them yet. Implies `cluster`.
 //! - `lora`: LoRA adapters, as `AdapterFile` in `LoadOptions`, and `--lora`.
 //! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
 //! - `hub`: the commands `pull`, `list` and `rm`, and models by the names of their repositories, by

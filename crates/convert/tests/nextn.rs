@@ -93,6 +93,7 @@ fn qwen(weights: &mut Weights) {
     }
 }
 
+/// GLM-4.5 and DeepSeek 3 have the same names.
 fn glm(weights: &mut Weights) {
     weights.copy_layer("model.layers.2.", "model.layers.3.");
     weights.add("model.layers.3.eh_proj.weight", &[D_MODEL, 2 * D_MODEL]);
@@ -168,6 +169,23 @@ fn the_layer_of_glm_keeps_its_experts_embedding_and_head() {
     for table in ["embed_tokens", "shared_head_head"] {
         let name = format!("blk.3.nextn.{table}.weight");
         assert_eq!(tensor(&checkpoint, &name).dims, [96, D_MODEL]);
+    }
+    assert_eq!(notes, Vec::<String>::new());
+}
+
+#[test]
+fn the_layer_of_deepseek_keeps_its_latent_attention_and_experts() {
+    let mut notes = Vec::new();
+    let checkpoint = converted("deepseek3.bf16", &mut notes, glm);
+    assert_copied(&checkpoint, 3);
+    assert_joined(&checkpoint, 3, 0.0);
+    for part in ["attn_k_b", "attn_v_b", "ffn_gate_exps", "exp_probs_b"] {
+        assert!(
+            checkpoint
+                .tensors
+                .iter()
+                .any(|tensor| tensor.name.starts_with(&format!("blk.3.{part}.")))
+        );
     }
     assert_eq!(notes, Vec::<String>::new());
 }

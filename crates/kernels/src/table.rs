@@ -124,13 +124,13 @@ macro_rules! table {
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
-                    quantize::block_256(x, codes.block(b), scales.block(b), sums.block(b))
+                    quantize::block_256($isa, x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
             entry!($features quantize_32(x: &[f32], out: Row32<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
-                    quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
+                    quantize::block_32($isa, x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
     entry!($features attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>)
@@ -206,7 +206,8 @@ macro_rules! table {
 /// everything else with it.
 #[cfg(any(
     all(target_arch = "x86_64", feature = "avx512"),
-    target_arch = "aarch64"
+    target_arch = "aarch64",
+    all(target_arch = "arm", target_os = "linux")
 ))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
@@ -514,20 +515,12 @@ mod arm {
     }
 }
 
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+mod armv7;
+#[cfg(target_arch = "riscv64")]
+mod riscv;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-mod wasm {
-    use super::*;
-
-    #[cfg(not(target_feature = "relaxed-simd"))]
-    table!(SIMD128, "simd128", 16, crate::isa::wasm::Simd128, []);
-    #[cfg(target_feature = "relaxed-simd")]
-    table!(SIMD128, "relaxed", 16, crate::isa::wasm::Simd128, []);
-
-    /// The table that this build was made for.
-    pub(super) fn tables() -> [Option<&'static Table>; 1] {
-        [Some(&SIMD128)]
-    }
-}
+mod wasm;
 
 /// The tables that this CPU can run if they are granted, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
@@ -537,11 +530,17 @@ fn offered() -> impl Iterator<Item = &'static Table> {
     let native = x86::tables();
     #[cfg(target_arch = "aarch64")]
     let native = arm::tables();
+    #[cfg(all(target_arch = "arm", target_os = "linux"))]
+    let native = armv7::tables();
     #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
     let native = wasm::tables();
+    #[cfg(target_arch = "riscv64")]
+    let native = riscv::tables();
     #[cfg(not(any(
         target_arch = "x86_64",
         target_arch = "aarch64",
+        target_arch = "riscv64",
+        all(target_arch = "arm", target_os = "linux"),
         all(target_family = "wasm", target_feature = "simd128")
     )))]
     let native: [Option<&'static Table>; 0] = [];

@@ -654,15 +654,12 @@ mod tests {
     #[test]
     fn the_name_of_any_shard_gives_all_of_them() {
         let paths = shard_paths(Path::new("m/qwen-00002-of-00003.gguf"));
-        let names: Vec<_> = paths.iter().map(|p| p.to_str().unwrap()).collect();
-        assert_eq!(
-            names,
-            [
-                "m/qwen-00001-of-00003.gguf",
-                "m/qwen-00002-of-00003.gguf",
-                "m/qwen-00003-of-00003.gguf"
-            ]
-        );
+        let expected = [
+            "m/qwen-00001-of-00003.gguf",
+            "m/qwen-00002-of-00003.gguf",
+            "m/qwen-00003-of-00003.gguf",
+        ];
+        assert_eq!(paths, expected.map(PathBuf::from));
         assert_eq!(shard_paths(Path::new("qwen-1-of-3.gguf")).len(), 1);
     }
 

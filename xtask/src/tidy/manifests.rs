@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
+    ("atta-gpu", &["atta-kernels", "atta-formats"]),
     ("atta-store", &["atta-formats"]),
     (
         "atta-model",

@@ -15,7 +15,7 @@ use super::{
 use crate::failure::Failure;
 
 /// All instruction sets; the library refuses those that this CPU lacks.
-const ISAS: [&str; 11] = [
+const ISAS: [&str; 13] = [
     "scalar",
     "sse41",
     "avx2",
@@ -26,6 +26,8 @@ const ISAS: [&str; 11] = [
     "neon",
     "dotprod",
     "i8mm",
+    "rvv",
+    "rvv256",
     "simd128",
 ];
 

@@ -31,6 +31,14 @@ fn the_machine_is_described_and_models_are_placed_on_it() {
     assert!(missing.contains("/no/such/file"), "{missing}");
 }
 
+#[cfg(not(feature = "gpu"))]
+#[test]
+fn a_program_without_gpus_says_so() {
+    let error = error_of(&atta(&["doctor", "--gpu"]), 1);
+    assert!(error.contains("without GPUs"), "{error}");
+    error_of(&atta(&["doctor", "--gpu", "--disk", "x"]), 2);
+}
+
 #[test]
 fn a_report_of_a_benchmark_is_two_tables() {
     let path = model("llama-plain.gguf");

@@ -17,6 +17,8 @@
 //! by absolute position. So the bits of the result do not depend on the thread that computes a
 //! chunk, nor on the length of KV blocks.
 
+#[cfg(target_arch = "riscv64")]
+mod by_rows;
 mod codes;
 mod prefetch;
 mod query;
@@ -383,12 +385,8 @@ fn weigh<I: Floats>(
     let max = isa.to_array(max);
     let mut lanes = [isa.zeros(); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
-        for vector in &mut scores.as_chunks_mut::<LANES>().0[vectors(visible)] {
-            for score in &mut *vector {
-                *score = exp_weight(*score - max[h]);
-            }
-            lanes[h] = isa.sum_f(lanes[h], isa.floats(vector));
-        }
+        let seen = &mut scores.as_chunks_mut::<LANES>().0[vectors(visible)];
+        lanes[h] = isa.weigh(seen, max[h]);
     }
     Peaks {
         max,

@@ -32,8 +32,8 @@ fn for_each_tile(n_weight_rows: usize, rows: Range<usize>, mut f: impl FnMut(usi
 }
 
 /// A block of 256 weights as integers, and the factors of its f32 rule.
-struct Decoded {
-    w: [i16; 256],
+pub(crate) struct Decoded {
+    pub(crate) w: [i16; 256],
     /// `d·K`.
     d: f32,
     dmin: f32,
@@ -43,7 +43,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         w: [0; 256],
         d: 0.0,
         dmin: 0.0,
@@ -52,7 +52,7 @@ impl Decoded {
     };
 
     #[inline(always)]
-    fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
+    pub(crate) fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
         let head = F::head(block);
         let signs = F::signs(isa, block);
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
@@ -155,15 +155,15 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, row_tile: RowTile<'_>) {
 }
 
 /// A group of 32 weights as integers.
-struct Group {
-    w: [i16; 32],
+pub(crate) struct Group {
+    pub(crate) w: [i16; 32],
     d: f32,
     second: f32,
     kind: Second,
 }
 
 impl Group {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         w: [0; 32],
         d: 0.0,
         second: 0.0,
@@ -173,10 +173,16 @@ impl Group {
     #[inline(always)]
     fn decode<I: Flat, F: Quant32>(&mut self, isa: I, row: &[F::Block], g: usize) {
         let (block, g) = F::group(row, g);
-        isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
+        self.decode_codes::<I, F>(isa, block, g);
         self.d = F::D.widen(F::d(block, g)) * F::K;
         self.second = widen_f16(F::second(block, g));
         self.kind = F::SECOND;
+    }
+
+    /// The integers alone.
+    #[inline(always)]
+    pub(crate) fn decode_codes<I: Flat, F: Quant32>(&mut self, isa: I, block: &F::Block, g: usize) {
+        isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
     }
 }
 

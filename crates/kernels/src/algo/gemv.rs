@@ -125,9 +125,6 @@ fn block_sum<I: Wide, F: KQuant>(
         let v = F::biased_codes(isa, block, signs.as_ref(), g);
         sum = match F::OFFSET {
             65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
-            _ if F::GROUPS == 8 && F::LARGEST <= 63 => {
-                isa.dot_scaled_32(sum, v, &codes[g], scales, g)
-            }
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
         };
     }

@@ -27,29 +27,18 @@ pub(crate) fn padded(x: &[f32]) -> [f32; LANES] {
     out
 }
 
-/// `Σ f(x)`; `last` computes the same of the end that does not fill the lanes, padded with zeros.
-#[inline(always)]
-fn sum_of<I: Floats>(
-    isa: I,
-    x: &[f32],
-    f: impl Fn(I::F) -> I::F,
-    last: impl Fn(&[f32]) -> [f32; LANES],
-) -> f32 {
-    let mut lanes = isa.zeros();
-    let (x, rest) = x.as_chunks::<LANES>();
-    for x in x {
-        lanes = isa.sum_f(lanes, f(isa.floats(x)));
-    }
-    if !rest.is_empty() {
-        lanes = isa.sum_f(lanes, isa.floats(&last(rest)));
-    }
-    total(isa.to_array(lanes))
-}
-
 /// `Σ x`.
 #[inline(always)]
 pub(crate) fn sum<I: Floats>(isa: I, x: &[f32]) -> f32 {
-    sum_of(isa, x, |x| x, padded)
+    let mut lanes = isa.zeros();
+    let (x, rest) = x.as_chunks::<LANES>();
+    for x in x {
+        lanes = isa.sum_f(lanes, isa.floats(x));
+    }
+    if !rest.is_empty() {
+        lanes = isa.sum_f(lanes, isa.floats(&padded(rest)));
+    }
+    total(isa.to_array(lanes))
 }
 
 /// `Σ a·b`, both of the same length.
@@ -68,18 +57,16 @@ pub(crate) fn dot<I: Floats>(isa: I, a: &[f32], b: &[f32]) -> f32 {
 /// `Σ (x − center)²`.
 #[inline(always)]
 pub(crate) fn sum_of_squares<I: Floats>(isa: I, x: &[f32], center: f32) -> f32 {
-    let shift = isa.splat_all(-center);
-    let square = |x| {
-        let x = isa.sum_f(x, shift);
-        isa.product(x, x)
-    };
-    sum_of(isa, x, square, |rest| {
+    let (x, rest) = x.as_chunks::<LANES>();
+    let mut lanes = isa.lanes_of_squares(x, -center);
+    if !rest.is_empty() {
         let mut last = [0.0; LANES];
         for (last, x) in last.iter_mut().zip(rest) {
             *last = (x - center) * (x - center);
         }
-        last
-    })
+        lanes = isa.sum_f(lanes, isa.floats(&last));
+    }
+    total(isa.to_array(lanes))
 }
 
 #[cfg(test)]

@@ -8,7 +8,18 @@
 #![allow(clippy::excessive_precision, clippy::approx_constant)]
 
 /// Adding and subtracting this rounds an f32 below 2²² to the nearest integer, ties to even.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
+/// ln 2 in two parts; small integers times the first are exact.
+pub(crate) const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+/// The polynomial `(e^r − 1 − r)/r²`, highest coefficient first.
+pub(crate) const EXP_M1: [f32; 6] = [
+    1.987_569_1e-4,
+    1.398_199_9e-3,
+    8.333_452e-3,
+    4.166_579_6e-2,
+    1.666_666_5e-1,
+    0.5,
+];
 
 /// Whether no element is NaN or infinite.
 pub fn all_finite(x: &[f32]) -> bool {
@@ -75,19 +86,8 @@ fn exp_parts(x: f32) -> (f32, i32) {
 fn exp_m1_parts(x: f32) -> (f32, i32) {
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    // ln 2 in two parts; n times the first is exact.
-    let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
-    let p = poly(
-        r,
-        [
-            1.987_569_1e-4,
-            1.398_199_9e-3,
-            8.333_452e-3,
-            4.166_579_6e-2,
-            1.666_666_5e-1,
-            0.5,
-        ],
-    );
+    let r = (x - n * LN_2[0]) - n * LN_2[1];
+    let p = poly(r, EXP_M1);
     (
         p * (r * r) + r,
         shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32,

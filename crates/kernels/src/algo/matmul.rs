@@ -3,7 +3,9 @@
 //! | | one activation row, or as many as `few` says | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
-//! | vectors | `gemv.rs`: codes never leave the registers; T types of ARM: `fused/arm_128`; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
+//! | vectors | `gemv.rs`: codes never leave the registers; ARM: `fused/arm_128` for most; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
+//! | vectors of RISC-V | `fused/riscv_v` | the same: `panel.rs` there, from 4 rows on |
+//! | NEON of 32-bit ARM | as plain; some formats: `fused/armv7` | the same, for 16 rows |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `fused/x86_512` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
@@ -23,6 +25,8 @@ use crate::fused::arm_128;
 use crate::fused::{x86_256, x86_512};
 use crate::isa::scalar::Scalar;
 use crate::isa::{Floats, Row};
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+use crate::{fused::armv7, isa::armv7::Armv7};
 use std::ops::Range;
 
 /// A row tile: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.
@@ -91,6 +95,30 @@ impl MatMul for Scalar {
     #[inline(always)]
     fn dots(self, rounds: usize) -> u64 {
         measure::dots_of_arrays(self, rounds)
+    }
+}
+
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+impl MatMul for Armv7 {
+    #[inline(always)]
+    fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
+        armv7::k_quant::<F>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
+        armv7::quant_32::<F>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn float<F: FloatFormat>(self, row_tile: RowTile<'_>) {
+        float::float::<F, 1, 2>(self, row_tile)
+    }
+
+    #[inline(always)]
+    fn dots(self, rounds: usize) -> u64 {
+        self.multiply_registers(rounds);
+        64 * rounds as u64
     }
 }
 

@@ -2,13 +2,14 @@
 //! nearest even.
 
 use crate::activations::{Codes, GroupSums, Sums};
+use crate::isa::Floats;
 
 /// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could
 /// overflow.
-pub(super) const TINY: f32 = 1e-35;
+pub(crate) const TINY: f32 = 1e-35;
 
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
-pub(super) const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// NaN if any element is: it must not vanish in codes, but make the scale and every product NaN.
 #[inline(always)]
@@ -38,7 +39,7 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
 /// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`.
 /// All zero: scale 0.
 #[inline(always)]
-fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
+pub(crate) fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let amax = largest_magnitude(x);
     if amax < TINY {
         *codes = [0; N];
@@ -56,8 +57,9 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     scale
 }
 
+/// The sum of each 32 codes.
 #[inline(always)]
-fn sums_of_32(codes: &[i8; 256]) -> [i16; 8] {
+pub(crate) fn sums_of_32(codes: &[i8; 256]) -> [i16; 8] {
     // A loop: `from_fn` would be a call.
     let mut sums = [0; 8];
     for (sum, group) in sums.iter_mut().zip(codes.as_chunks::<32>().0) {
@@ -99,9 +101,21 @@ fn split(whole: [i16; 16]) -> GroupSums {
 
 /// One scale for 256 values; also the sums of each 16 and each 32 codes.
 #[inline(always)]
-pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums_out: &mut Sums) {
-    *scale = quantize(x, &mut codes.0);
-    let halves = halves(&codes.0);
+pub(crate) fn block_256<I: Floats>(
+    isa: I,
+    x: &[f32; 256],
+    codes: &mut Codes,
+    scale: &mut f32,
+    sums_out: &mut Sums,
+) {
+    *scale = isa.quantize(x, &mut codes.0);
+    *sums_out = sums(&codes.0);
+}
+
+/// The sums of each 16 and each 32 codes.
+#[inline(always)]
+pub(crate) fn sums(codes: &[i8; 256]) -> Sums {
+    let halves = halves(codes);
     let (mut of_16, mut of_32) = ([0; 16], [0; 16]);
     for i in 0..16 {
         of_16[i] = halves[i][0] + halves[i][1];
@@ -109,16 +123,17 @@ pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums
     for i in 0..8 {
         of_32[i] = of_16[2 * i] + of_16[2 * i + 1];
     }
-    *sums_out = Sums {
+    Sums {
         of_16: split(of_16),
         of_32: split(of_32),
         halves,
-    };
+    }
 }
 
 /// One scale for each 32 of 256 values; also the sum of each 32 codes.
 #[inline(always)]
-pub(crate) fn block_32(
+pub(crate) fn block_32<I: Floats>(
+    isa: I,
     x: &[f32; 256],
     codes: &mut Codes,
     scales: &mut [f32; 8],
@@ -130,7 +145,7 @@ pub(crate) fn block_32(
         .iter()
         .zip(codes.0.as_chunks_mut::<32>().0);
     for ((x, codes), scale) in parts.zip(scales) {
-        *scale = quantize(x, codes);
+        *scale = isa.quantize(x, codes);
     }
     *sum = sums_of_32(&codes.0);
 }

@@ -21,6 +21,9 @@ pub(super) const fn biased(values: &[i8; 16], offset: i16) -> [u8; 16] {
 
 /// The table of IQ4_NL and IQ4_XS, biased by 128.
 pub(crate) const CODES: [u8; 16] = biased(&IQ4_VALUES, 128);
+/// The same as signed bytes.
+#[cfg(target_arch = "aarch64")]
+pub(super) const SIGNED_CODES: [u8; 16] = biased(&IQ4_VALUES, 0);
 
 impl Quant32 for IQ4_NL {
     type Block = [u8; 18];
@@ -42,5 +45,10 @@ impl Quant32 for IQ4_NL {
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 18], _: usize) -> I::V {
         isa.look_up(&CODES, isa.nibbles(layout::IQ4_NL(block).qs()))
+    }
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn signed_codes<I: Row>(isa: I, block: &[u8; 18], _: usize) -> I::V {
+        isa.look_up(&SIGNED_CODES, isa.nibbles(layout::IQ4_NL(block).qs()))
     }
 }

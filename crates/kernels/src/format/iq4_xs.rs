@@ -1,6 +1,8 @@
 //! IQ4_XS: 8 sub-blocks of 32 codes as in IQ4_NL, each with a 6-bit signed scale.
 
 use super::iq4_nl::CODES;
+#[cfg(target_arch = "aarch64")]
+use super::iq4_nl::SIGNED_CODES;
 use super::{BlockHeader, KQuant, half_at, less_32};
 use crate::isa::Row;
 use crate::registry::Format;
@@ -52,5 +54,10 @@ impl KQuant for IQ4_XS {
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 136], g: usize) -> I::V {
         isa.look_up(&CODES, isa.nibbles(layout::IQ4_XS(block).group(g)))
+    }
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn signed_codes<I: Row>(isa: I, block: &[u8; 136], g: usize) -> I::V {
+        isa.look_up(&SIGNED_CODES, isa.nibbles(layout::IQ4_XS(block).group(g)))
     }
 }

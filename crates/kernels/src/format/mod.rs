@@ -109,7 +109,8 @@ fn less_32(codes: u64) -> u64 {
 /// return.
 #[inline(always)]
 fn half_at(block: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([block[at], block[at + 1]])
+    // One load: two of a byte are left as they are where four rows are widened at once.
+    u16::from_le_bytes(*block[at..].first_chunk().expect("two bytes"))
 }
 
 /// Where a decoder puts 256 weights of as many rows as a vector has lanes, lane = row.
@@ -178,6 +179,12 @@ pub(crate) trait KQuant: 'static {
     /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at
     /// most 62.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
+    /// [`Self::codes`] of a format with an offset of 128, less that: signed bytes.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn signed_codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V {
+        isa.xor(Self::codes(isa, block, g), 0x80)
+    }
     /// Signs, if the format stores them apart: bit i of word g is set where weight 32·g + i is
     /// negative. [`Self::OFFSET`] is [`CODE_BIAS`](crate::isa::CODE_BIAS) then.
     #[inline(always)]
@@ -279,6 +286,12 @@ pub(crate) trait Quant32: 'static {
     }
     /// Its 32 codes, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
+    /// As [`KQuant::signed_codes`].
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn signed_codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V {
+        isa.xor(Self::codes(isa, block, g), 0x80)
+    }
     /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the
     /// format has a way to do that.
     #[cfg(all(

@@ -1,7 +1,7 @@
 //! Rows that end where memory ends: a kernel that reads behind a matrix does not survive this.
 
 use crate::testing::{Random, pool};
-use crate::{Activations, Job, Kernels, Layouts, Matrix, Store};
+use crate::{Activations, Job, Kernels, Matrix, Store};
 use atta_formats::TensorType;
 use std::ffi::c_void;
 
@@ -31,6 +31,29 @@ fn before_the_end(bytes: &[u8]) -> &'static [u8] {
     }
 }
 
+/// Multiplies `w` with rows of activations by all kernels.
+fn multiply(w: Matrix<'_>, x: &[f32]) {
+    let n_rows = x.len() / w.d_in();
+    for k in Kernels::available() {
+        let k = Kernels::named(k).unwrap();
+        let mut a = Activations::new(n_rows, w.d_in());
+        let shape = (n_rows, w.d_in());
+        a.fill(k, &pool(1), shape, w.layout(), |t, row| {
+            row.copy_from_slice(&x[t * w.d_in()..(t + 1) * w.d_in()])
+        });
+        let mut out = vec![f32::NAN; w.d_out() * n_rows];
+        let job = Job {
+            w,
+            bias: None,
+            out: &mut out,
+            mode: Store::Set,
+        };
+        k.matmul(&pool(1), &a, &mut [job]);
+        let are_finite = out.iter().all(|y| y.is_finite());
+        assert!(are_finite, "{k:?} {} {}", w.tensor_type(), w.d_in());
+    }
+}
+
 #[test]
 fn nothing_is_read_behind_a_short_block_that_ends_the_memory() {
     let mut random = Random(43);
@@ -39,26 +62,23 @@ fn nothing_is_read_behind_a_short_block_that_ends_the_memory() {
             let d_in = 32 * n;
             let bytes = random.weights(ty, 9, d_in, 0.01);
             let w = Matrix::new(ty, 9, d_in, before_the_end(&bytes)).unwrap();
-            let x = random.floats(3 * d_in);
-            for k in Kernels::available() {
-                let k = Kernels::named(k).unwrap();
-                for n_rows in [1, 2, 3] {
-                    let mut a = Activations::new(n_rows, d_in);
-                    let shape = (n_rows, d_in);
-                    a.fill(k, &pool(1), shape, Layouts::Q8_256, |t, row| {
-                        row.copy_from_slice(&x[t * d_in..(t + 1) * d_in])
-                    });
-                    let mut out = vec![f32::NAN; 9 * n_rows];
-                    let job = Job {
-                        w,
-                        bias: None,
-                        out: &mut out,
-                        mode: Store::Set,
-                    };
-                    k.matmul(&pool(1), &a, &mut [job]);
-                    assert!(out.iter().all(|y| y.is_finite()), "{k:?} {ty} {d_in}");
-                }
+            for n_rows in [1, 2, 3] {
+                multiply(w, &random.floats(n_rows * d_in));
             }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_read_behind_the_last_row_of_a_matrix() {
+    use TensorType::{BF16, F16, F32, Q4_0, Q4_K, Q6_K, Q8_0};
+    let mut random = Random(47);
+    for ty in [F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K] {
+        for n in [1, 2, 3, 5, 9, 17] {
+            let d_in = n * ty.row_unit();
+            let bytes = random.weights(ty, 9, d_in, 0.01);
+            let w = Matrix::new(ty, 9, d_in, before_the_end(&bytes)).unwrap();
+            multiply(w, &random.floats(d_in));
         }
     }
 }

@@ -5,8 +5,8 @@
 //! activation row with several weight rows. As inline assembly, because the intrinsics are not
 //! stable.
 
-use super::dotprod::sdot;
-use super::neon::{Dot, proven, whole_products};
+use super::dotprod::{sdot, whole_products};
+use super::neon::{Dot, proven, splat_lane};
 use std::arch::aarch64::*;
 use std::arch::asm;
 

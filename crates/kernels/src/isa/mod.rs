@@ -15,12 +15,19 @@
 //! - [`Codes`]: the codes of quantized keys and values, sixteen at a time.
 //!
 //! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the
-//! quantizer are ordinary Rust, compiled once per instruction set.
+//! quantizer are ordinary Rust, compiled once per instruction set. `rvv.rs`, whose vectors no
+//! compiler may use, replaces those of [`Floats`] that take time.
 
+use crate::algo::math::exp_weight;
+use crate::algo::quantize;
 use atta_formats::layout::{even_signs, spread_sevens};
+#[cfg(target_arch = "riscv64")]
+use std::ops::Range;
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod amx;
+#[cfg(all(target_arch = "arm", target_os = "linux"))]
+pub(crate) mod armv7;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -39,6 +46,8 @@ pub(crate) mod memory;
 pub(crate) mod mull;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
+#[cfg(target_arch = "riscv64")]
+pub(crate) mod rvv;
 pub(crate) mod scalar;
 pub(crate) mod states;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
@@ -155,19 +164,6 @@ pub(crate) trait Wide: Row {
         scales: Self::S,
         g: usize,
     ) -> Self::A;
-    /// As [`Self::dot_scaled`] of codes at most 63, all 32 with one of
-    /// [`Self::scales_of_32`].
-    #[inline(always)]
-    fn dot_scaled_32(
-        self,
-        acc: Self::A,
-        codes: Self::V,
-        x: &[i8; 32],
-        scales: Self::S,
-        g: usize,
-    ) -> Self::A {
-        self.dot_scaled(acc, codes, x, scales, g)
-    }
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
     fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {
@@ -372,6 +368,34 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     fn product(self, x: Self::F, y: Self::F) -> Self::F;
     /// `x·y + z`, rounded once or twice as the machine likes; for float weights only.
     fn mul_add(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F;
+    /// The lanes of `Σ (x + shift)²`.
+    #[inline(always)]
+    fn lanes_of_squares(self, x: &[[f32; 16]], shift: f32) -> Self::F {
+        let mut lanes = self.zeros();
+        let shift = self.splat_all(shift);
+        for x in x {
+            let x = self.sum_f(self.floats(x), shift);
+            lanes = self.sum_f(lanes, self.product(x, x));
+        }
+        lanes
+    }
+    /// `x = e^(x − max)` by [`exp_weight`]; the lanes of `Σ x`.
+    #[inline(always)]
+    fn weigh(self, x: &mut [[f32; 16]], max: f32) -> Self::F {
+        let mut lanes = self.zeros();
+        for vector in x {
+            for x in &mut *vector {
+                *x = exp_weight(*x - max);
+            }
+            lanes = self.sum_f(lanes, self.floats(vector));
+        }
+        lanes
+    }
+    /// Codes of `x` and their scale ([`quantize::quantize`]).
+    #[inline(always)]
+    fn quantize<const N: usize>(self, x: &[f32; N], codes: &mut [i8; N]) -> f32 {
+        quantize::quantize(x, codes)
+    }
 }
 
 /// Sixteen codes of each of sixteen keys, in the order that the instruction set likes.
@@ -433,4 +457,67 @@ pub(crate) trait Pairs: Codes {
     fn dot_pairs(self, sums: Self::Sums, x: Self::Pair, y: Self::Pair) -> Self::Sums;
     /// The total of each lane.
     fn lane_totals(self, sums: Self::Sums) -> Self::N;
+    /// Whether rows of codes are multiplied as they lie in memory, by the next two.
+    #[cfg(target_arch = "riscv64")]
+    const BY_ROWS: bool = false;
+    /// `Σ row·x`; `x` are pairs.
+    #[cfg(target_arch = "riscv64")]
+    fn dot_row(self, _row: &[[u8; 2]], _x: &[i32]) -> i32 {
+        unreachable!("rows are transposed")
+    }
+    /// `sums += Σ weight·row`, the sum in integers. `weights` are pairs, and those at `positions`
+    /// belong to the rows.
+    #[cfg(target_arch = "riscv64")]
+    fn add_rows(
+        self,
+        _rows: CodeRows<'_>,
+        _weights: &[i32],
+        _positions: Range<usize>,
+        _sums: &mut [f32],
+    ) {
+        unreachable!("rows are interleaved")
+    }
+    /// `Σ x₀·y₀ + x₁·y₁` over the pairs of `R` rows `y`, for `B` vectors of lanes: at pair i those
+    /// are `x[b][i][at[b]]`.
+    #[inline(always)]
+    fn sums_of_pairs<const R: usize, const B: usize, const S: usize>(
+        self,
+        x: [&[[PairCodes; S]]; B],
+        at: [usize; B],
+        y: [&[i32]; R],
+    ) -> [[Self::Sums; B]; R] {
+        let n = y[0].len();
+        let mut rows = y;
+        for r in 0..R {
+            rows[r] = &y[r][..n];
+        }
+        let mut columns = x;
+        for b in 0..B {
+            columns[b] = &x[b][..n];
+        }
+        let mut sums = [[self.no_products(); B]; R];
+        for i in 0..n {
+            let mut vectors = [self.pair(0); B];
+            for b in 0..B {
+                vectors[b] = self.pairs(&columns[b][i][at[b]]);
+            }
+            for r in 0..R {
+                let y = self.pair(rows[r][i]);
+                for b in 0..B {
+                    sums[r][b] = self.dot_pairs(sums[r][b], y, vectors[b]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Rows of 16-bit codes, little-endian.
+#[cfg(target_arch = "riscv64")]
+#[derive(Clone, Copy)]
+pub(crate) struct CodeRows<'a> {
+    /// From the first wanted code of the first row on.
+    pub(crate) bytes: &'a [u8],
+    /// Bytes from a row to the next.
+    pub(crate) row_bytes: usize,
 }

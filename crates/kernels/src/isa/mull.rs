@@ -40,10 +40,17 @@ impl Dot for Mull {
     type P = [int16x8_t; 2];
     const PAIRS: bool = true;
     const SIGNED: bool = true;
+    type G = int16x8_t;
+    type S = [int16x8_t; 2];
 
     #[inline(always)]
     fn dot_scaled(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
         self.add_scaled(acc, self.pairs(codes, x), scale)
+    }
+
+    #[inline(always)]
+    fn group_of_16(self, codes: uint8x16_t, x: int8x16_t) -> int16x8_t {
+        self.pairs(codes, x)
     }
 
     proven! {
@@ -64,17 +71,34 @@ impl Dot for Mull {
         fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
             vpadalq_s16(acc, self.pairs(codes, x))
         }
-        // As `dot_halves`.
-        fn dot_scaled_32(
-            self,
-            acc: int32x4_t,
-            codes: [uint8x16_t; 2],
-            x: [int8x16_t; 2],
-            scale: i32
-        ) -> int32x4_t {
+        fn group_scales(self, scales: [u64; 2]) -> [int16x8_t; 2] {
+            [vmovl_s8(vcreate_s8(scales[0])), vmovl_s8(vcreate_s8(scales[1]))]
+        }
+        fn group_of_32(self, codes: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int16x8_t {
             let second = vreinterpretq_s8_u8(codes[1]);
             let sums = self.add_low(self.pairs(codes[0], x[0]), second, x[1]);
-            self.add_scaled(acc, vmlal_high_s8(sums, second, x[1]), scale)
+            vmlal_high_s8(sums, second, x[1])
+        }
+        // Lanes of two groups together: eight products of at most 31·127, or four of 63·127.
+        fn add_groups(
+            self,
+            acc: int32x4_t,
+            groups: [int16x8_t; 2],
+            scales: [int16x8_t; 2],
+            pair: usize
+        ) -> int32x4_t {
+            let sums = vpaddq_s16(groups[0], groups[1]);
+            let scales = scales[pair / 4];
+            let first = vget_low_s16(splat_lane(scales, pair % 4 * 2));
+            let acc = vmlal_s16(acc, vget_low_s16(sums), first);
+            vmlal_high_s16(acc, sums, splat_lane(scales, pair % 4 * 2 + 1))
+        }
+        fn group_totals(self, groups: [int16x8_t; 4]) -> int32x4_t {
+            let first = vpaddlq_s16(vpaddq_s16(groups[0], groups[1]));
+            vpaddq_s32(first, vpaddlq_s16(vpaddq_s16(groups[2], groups[3])))
+        }
+        fn dot_32(self, w: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+            vpadalq_s16(vpaddlq_s16(self.pairs(w[0], x[0])), self.pairs(w[1], x[1]))
         }
         fn products(self, acc: [int16x8_t; 2], codes: uint8x16_t, x: int8x16_t) -> [int16x8_t; 2] {
             let w = vreinterpretq_s8_u8(codes);
@@ -86,6 +110,27 @@ impl Dot for Mull {
         }
         fn widen_add_scaled(self, n: int32x4_t, p: [int16x8_t; 2], scale: int32x4_t) -> int32x4_t {
             vmlaq_s32(n, vpaddlq_s16(vpaddq_s16(p[0], p[1])), scale)
+        }
+    }
+}
+
+/// Number `i` of `x` in all lanes. `i` is a constant once inlined.
+///
+/// # Safety
+/// The CPU must have NEON.
+#[inline(always)]
+unsafe fn splat_lane(x: int16x8_t, i: usize) -> int16x8_t {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        match i {
+            0 => vdupq_laneq_s16::<0>(x),
+            1 => vdupq_laneq_s16::<1>(x),
+            2 => vdupq_laneq_s16::<2>(x),
+            3 => vdupq_laneq_s16::<3>(x),
+            4 => vdupq_laneq_s16::<4>(x),
+            5 => vdupq_laneq_s16::<5>(x),
+            6 => vdupq_laneq_s16::<6>(x),
+            _ => vdupq_laneq_s16::<7>(x),
         }
     }
 }

@@ -38,6 +38,10 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     const PAIRS: bool;
     /// Whether bytes of codes are signed.
     const SIGNED: bool;
+    /// Sums of the products of a group of codes.
+    type G: Copy;
+    /// The 16 scales of a block.
+    type S: Copy;
 
     /// `acc + Σ w·x` of the four bytes of each lane, both signed and `w` not −128.
     fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
@@ -48,14 +52,25 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t;
     /// Adds `scale·Σ code·x` to the sum of the lanes; `scale` from −128 to 127.
     fn dot_scaled(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
-    /// As [`Self::dot_scaled`] of 32 codes, at most 63.
-    fn dot_scaled_32(
+    /// Scales of the groups of a block, from bytes.
+    fn group_scales(self, scales: [u64; 2]) -> Self::S;
+    /// `Σ code·x` of a group of 16 codes, at most 63.
+    fn group_of_16(self, codes: uint8x16_t, x: int8x16_t) -> Self::G;
+    /// `Σ code·x` of a group of 32 codes, at most 31.
+    fn group_of_32(self, codes: [uint8x16_t; 2], x: [int8x16_t; 2]) -> Self::G;
+    /// `acc` and the groups 2·`pair` and 2·`pair` + 1, times their scales. `pair` is a constant
+    /// once inlined.
+    fn add_groups(
         self,
         acc: int32x4_t,
-        codes: [uint8x16_t; 2],
-        x: [int8x16_t; 2],
-        scale: i32,
+        groups: [Self::G; 2],
+        scales: Self::S,
+        pair: usize,
     ) -> int32x4_t;
+    /// The totals of four groups of 32.
+    fn group_totals(self, groups: [Self::G; 4]) -> int32x4_t;
+    /// `Σ w·x` of 32 signed bytes, in four parts.
+    fn dot_32(self, w: [uint8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
     /// [`Lanes::dot4`].
     fn products(self, acc: Self::P, codes: uint8x16_t, x: int8x16_t) -> Self::P;
@@ -67,60 +82,22 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn widen_add_scaled(self, n: int32x4_t, p: Self::P, scale: int32x4_t) -> int32x4_t;
 }
 
-/// [`Dot`] by an instruction for the whole product of codes, `$product`, and `sdot`.
-macro_rules! whole_products {
-    ($product:ident) => {
-        type P = int32x4_t;
-        const PAIRS: bool = false;
-
-        #[inline(always)]
-        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-            self.sdot(acc, w, x)
+/// Number `i` of `x` in all lanes. `i` is a constant once inlined.
+///
+/// # Safety
+/// The CPU must have NEON.
+#[inline(always)]
+pub(crate) unsafe fn splat_lane(x: int32x4_t, i: usize) -> int32x4_t {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        match i {
+            0 => vdupq_laneq_s32::<0>(x),
+            1 => vdupq_laneq_s32::<1>(x),
+            2 => vdupq_laneq_s32::<2>(x),
+            _ => vdupq_laneq_s32::<3>(x),
         }
-
-        #[inline(always)]
-        fn dot(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            self.$product(acc, codes, x)
-        }
-
-        #[inline(always)]
-        fn products(self, acc: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
-            self.dot(acc, codes, x)
-        }
-
-        $crate::isa::neon::proven! {
-            fn dot_halves(self, w: [int8x16_t; 4], x: &[int8x16_t; 4]) -> int32x4_t {
-                let sums = self.sdot(self.sdot(vdupq_n_s32(0), w[0], x[0]), w[1], x[1]);
-                self.sdot(self.sdot(sums, w[2], x[2]), w[3], x[3])
-            }
-            fn dot_scaled(
-                self,
-                acc: int32x4_t,
-                codes: uint8x16_t,
-                x: int8x16_t,
-                scale: i32
-            ) -> int32x4_t {
-                vmlaq_n_s32(acc, self.$product(vdupq_n_s32(0), codes, x), scale)
-            }
-            fn dot_scaled_32(
-                self,
-                acc: int32x4_t,
-                codes: [uint8x16_t; 2],
-                x: [int8x16_t; 2],
-                scale: i32
-            ) -> int32x4_t {
-                let sums = self.$product(vdupq_n_s32(0), codes[0], x[0]);
-                vmlaq_n_s32(acc, self.$product(sums, codes[1], x[1]), scale)
-            }
-            fn widen_start(self, n: int32x4_t) -> (int32x4_t, int32x4_t) { (vdupq_n_s32(0), n) }
-            fn widen_add(self, n: int32x4_t, p: int32x4_t) -> int32x4_t { vaddq_s32(n, p) }
-            fn widen_add_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t {
-                vmlaq_s32(n, p, scale)
-            }
-        }
-    };
+    }
 }
-pub(super) use whole_products;
 
 /// NEON with the byte products of `D`.
 #[derive(Clone, Copy)]
@@ -260,18 +237,6 @@ impl<D: Dot> Wide for Neon<D> {
         let [first, second] = load(x);
         let acc = self.0.dot_scaled(acc, codes[0], first, scales[2 * g]);
         self.0.dot_scaled(acc, codes[1], second, scales[2 * g + 1])
-    }
-
-    #[inline(always)]
-    fn dot_scaled_32(
-        self,
-        acc: int32x4_t,
-        codes: [uint8x16_t; 2],
-        x: &[i8; 32],
-        scales: [i32; 16],
-        g: usize,
-    ) -> int32x4_t {
-        self.0.dot_scaled_32(acc, codes, load(x), scales[2 * g])
     }
 
     #[inline(always)]

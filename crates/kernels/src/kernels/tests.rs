@@ -244,7 +244,8 @@ fn floats_of_any_scale_agree_with_decoded_weights() {
 #[test]
 fn quantized_products_follow_the_rule_bit_for_bit() {
     let (mut random, scalar) = (Random(4), Kernels::named("scalar").unwrap());
-    let scales = [(1e-7, 1e-20), (0.01, 1.0), (20_000.0, 1e20)];
+    // Subnormal scales of weights and products of scales, ordinary ones, and large ones.
+    let scales = [(1e-7, 1e-33), (0.01, 1.0), (20_000.0, 1e20)];
     for (&ty, (of_w, of_x)) in TYPES[3..]
         .iter()
         .flat_map(|ty| scales.map(|scales| (ty, scales)))

@@ -4,6 +4,8 @@
 //! Measures for about two seconds with all processors; loads no model and writes no file.
 
 mod advice;
+#[cfg(feature = "gpu")]
+mod gpus;
 mod machine;
 mod sizes;
 
@@ -32,6 +34,7 @@ use crate::{
 #[command(after_help = "Examples:
   atta doctor
   atta doctor --disk /mnt/models/big.gguf
+  atta doctor --gpu
   atta doctor --json")]
 pub(crate) struct DoctorArgs {
     /// Measure the disk that holds FILE, by reading it
@@ -46,12 +49,18 @@ pub(crate) struct DoctorArgs {
     )]
     #[arg(value_parser = value::positions, allow_negative_numbers = true)]
     n_ctx: usize,
+    /// Test the GPUs instead: whether their kernels compute the CPU's bits
+    #[arg(long, conflicts_with_all = ["disk", "n_ctx"])]
+    gpu: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: DoctorArgs) -> Result<(), Failure> {
+    if args.gpu {
+        return test_gpus(args.json);
+    }
     let disk = match &args.disk {
         Some(file) => Some(existing(file)?),
         None => largest_model().or_else(|| std::env::current_exe().ok()),
@@ -78,6 +87,15 @@ pub(super) fn run(args: DoctorArgs) -> Result<(), Failure> {
         }
     }
     out.flush()
+}
+
+#[cfg(feature = "gpu")]
+use gpus::run as test_gpus;
+
+#[cfg(not(feature = "gpu"))]
+fn test_gpus(_: bool) -> Result<(), Failure> {
+    let why = "this program was built without GPUs: its feature `gpu` has them";
+    Err(Failure::Failed(why.to_owned()))
 }
 
 /// A file whose disk is measured.

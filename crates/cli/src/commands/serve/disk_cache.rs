@@ -80,7 +80,7 @@ fn prepare(path: &Path, limit: Option<u64>) -> io::Result<u64> {
     if let Some(limit) = limit {
         return Ok(limit);
     }
-    let limit = default_limit(free_bytes(path), used_bytes(path)?);
+    let limit = default_limit(fs4::available_space(path).ok(), used_bytes(path)?);
     match limit < MIN_BYTES {
         true => Err(io::Error::other(format!(
             "the disk is nearly full, {} would be left for it",
@@ -102,18 +102,6 @@ fn used_bytes(path: &Path) -> io::Result<u64> {
     // A file without metadata was just removed.
     let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
     Ok(sizes.sum())
-}
-
-/// Free bytes of the file system of a directory, if the operating system reports them.
-#[cfg(unix)]
-fn free_bytes(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    stat.f_bavail.checked_mul(stat.f_frsize)
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }
 
 #[cfg(test)]

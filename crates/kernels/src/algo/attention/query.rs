@@ -198,7 +198,7 @@ impl Query<'_> {
 
     /// The visible positions of a chunk, counted from its start, and their bytes in an array: a
     /// range of each block.
-    fn runs(
+    pub(super) fn runs(
         &self,
         chunk: &Chunk,
         rows: StoredRows,

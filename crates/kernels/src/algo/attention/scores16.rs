@@ -71,6 +71,10 @@ impl AttnBuffers<'_> {
         n: usize,
         chunk: &Chunk,
     ) {
+        #[cfg(target_arch = "riscv64")]
+        if I::BY_ROWS {
+            return self.scores_of_rows(isa, query, n, chunk);
+        }
         let keys = query.kv.stored_keys();
         let visible = &chunk.visible;
         let stored = query.stored(chunk, keys);
@@ -167,24 +171,11 @@ impl PairBuffers<'_> {
         for r in 0..R {
             q[r] = &self.q[(h + r) * self.width + pairs.start..][..n];
         }
-        let mut keys: [&[PairCodes]; B] = [&[]; B];
+        let mut keys: [&[[PairCodes; 1]]; B] = [&[]; B];
         for b in 0..B {
-            keys[b] = &self.keys[b * self.width + pairs.start..][..n];
+            keys[b] = self.keys[b * self.width + pairs.start..][..n].as_chunks().0;
         }
-        let mut sums = [[isa.no_products(); B]; R];
-        for i in 0..n {
-            let mut x = [isa.pair(0); B];
-            for b in 0..B {
-                x[b] = isa.pairs(&keys[b][i]);
-            }
-            for r in 0..R {
-                let q = isa.pair(q[r][i]);
-                for b in 0..B {
-                    sums[r][b] = isa.dot_pairs(sums[r][b], q, x[b]);
-                }
-            }
-        }
-        sums
+        isa.sums_of_pairs(keys, [0; B], q)
     }
 }
 

@@ -37,9 +37,9 @@ use std::ops::Range;
 /// Pairs of positions of a chunk.
 pub(super) const CHUNK_PAIRS: usize = CHUNK / 2;
 /// Elements of values that are multiplied at once.
-const COLUMNS: usize = 4 * LANES;
+pub(super) const COLUMNS: usize = 4 * LANES;
 /// Positions whose products are added in integers.
-const GROUP: usize = 32;
+pub(super) const GROUP: usize = 32;
 /// What the weights of a group add up to at most, but for rounding.
 const GROUP_MAX: f32 = 262_112.0;
 /// Divisor of the scale of Q4: half a code for the minimum and 7.5 for fifteen steps remain.
@@ -98,6 +98,10 @@ impl AttnBuffers<'_> {
         }
         self.set_value_scales(isa, &values);
         self.set_weights(isa, &values, n);
+        #[cfg(target_arch = "riscv64")]
+        if I::BY_ROWS && query.adds_rows() {
+            return self.add_value_rows(isa, query, chunk, n, factors);
+        }
         let mut prefetch = query.prefetch::<I>(chunk, kv);
         let first = kv.rows.value_from() / COLUMNS * COLUMNS;
         for v in (first..kv.rows.d).step_by(COLUMNS) {
@@ -285,25 +289,20 @@ fn products<I: Pairs, const R: usize, const B: usize>(
     weights: &[[i32; CHUNK_PAIRS]; R],
     pairs: Range<usize>,
 ) -> [[I::Sums; B]; R] {
-    let mut sums = [[isa.no_products(); B]; R];
-    for i in pairs {
-        let mut x = [isa.pair(0); B];
-        for j in 0..B {
-            x[j] = isa.pairs(&slab[i][b + j]);
-        }
-        for r in 0..R {
-            let weight = isa.pair(weights[r][i]);
-            for j in 0..B {
-                sums[r][j] = isa.dot_pairs(sums[r][j], weight, x[j]);
-            }
-        }
+    let mut at = [b; B];
+    for j in 0..B {
+        at[j] += j;
     }
-    sums
+    let mut y: [&[i32]; R] = [&[]; R];
+    for r in 0..R {
+        y[r] = &weights[r][pairs.clone()];
+    }
+    isa.sums_of_pairs([&slab[pairs]; B], at, y)
 }
 
 /// `values = values·a + (sums·ratio)·b`.
 #[inline(always)]
-fn merge<I: Floats, const B: usize>(
+pub(super) fn merge<I: Floats, const B: usize>(
     isa: I,
     values: &mut [[f32; LANES]],
     sums: [I::F; B],

@@ -15,6 +15,7 @@
 // Indices name rows and sub-blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
+use super::by_few_rows;
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::{NextTile, as_rows, rows_at, tails};
 use crate::format::trellis::{BIAS, Leveled};
@@ -22,8 +23,6 @@ use crate::isa::memory::{load, load_at, store};
 use crate::isa::neon::{Dot, Neon, proven};
 use std::arch::aarch64::*;
 
-/// Activation rows at once; in a program for boards, which must stay small, one.
-pub(crate) const AT_ONCE: usize = if cfg!(feature = "avx512") { 4 } else { 1 };
 /// Weight rows of a row tile.
 const ROWS: usize = 16;
 /// Where symbols begin in a block, behind `d` and the scales.
@@ -31,25 +30,12 @@ const SYMBOLS: usize = 6;
 /// Where the bits above the nibbles begin.
 const UPPER: usize = SYMBOLS + 64;
 
-/// Multiplies a row tile, up to [`AT_ONCE`] activation rows at a time: codes are unpacked once for
-/// all of them. Three are four, the last of them twice.
+/// Multiplies a row tile.
 #[inline(always)]
-pub(crate) fn k_quant<F: Leveled<B>, D: Dot, const B: usize>(
-    isa: Neon<D>,
-    mut row_tile: RowTile<'_>,
-) {
+pub(crate) fn k_quant<F: Leveled<B>, D: Dot, const B: usize>(isa: Neon<D>, row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("arm_128::trellis");
-    while !row_tile.rows.is_empty() {
-        let few = row_tile.take_rows(AT_ONCE);
-        match few.rows.len() {
-            #[cfg(feature = "avx512")]
-            2 => rows_of::<F, D, B, 2>(isa, few),
-            #[cfg(feature = "avx512")]
-            3.. => rows_of::<F, D, B, AT_ONCE>(isa, few),
-            _ => rows_of::<F, D, B, 1>(isa, few),
-        }
-    }
+    by_few_rows!(isa, row_tile, rows_of[F, D, B]);
 }
 
 /// Multiplies T activation rows.
@@ -134,9 +120,6 @@ static SCALES_OF_PAIRS: [[u8; 16]; 4] = [words_of(0), words_of(1), words_of(2), 
 
 impl<D: Dot> Neon<D> {
     proven! {
-        fn no_sum(self) -> int32x4_t { vdupq_n_s32(0) }
-        fn no_floats(self) -> float32x4_t { vdupq_n_f32(0.0) }
-
         /// Word f of two sub-blocks in vector f, for each two.
         fn ordered(self, codes: &[i8; 256]) -> [[int8x16_t; 4]; 4] {
             let mut out = [[vdupq_n_s8(0); 4]; 4];

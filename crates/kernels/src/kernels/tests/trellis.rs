@@ -12,11 +12,13 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
         let alone = match k.isa() {
             "amx" | "avx512" | "avx512seq" if cfg!(feature = "avx512") => "x86_512::trellis",
             "avxvnni" | "avx2" if cfg!(feature = "avx512") => "x86_256::trellis",
+            "neon" if cfg!(target_arch = "arm") => "gemm",
             "i8mm" | "dotprod" | "neon" => "arm_128::trellis",
-            "scalar" | "sse41" => "gemm",
+            "scalar" | "sse41" | "rvv" | "rvv256" => "gemm",
             _ => "gemv",
         };
         let many = match alone {
+            "gemm" if k.isa().starts_with("rvv") => "riscv_v::panel",
             "gemm" => "gemm",
             _ if cfg!(feature = "avx512") || cfg!(not(target_arch = "x86_64")) => "panel",
             _ => "gemv",
@@ -24,6 +26,7 @@ fn no_instruction_set_with_vectors_falls_back_to_the_plain_algorithm() {
         let n_few = match alone {
             "x86_512::trellis" | "x86_256::trellis" => 8,
             "arm_128::trellis" if cfg!(feature = "avx512") => 4,
+            "gemm" if k.isa().starts_with("rvv") => 3,
             _ => 1,
         };
         for d_in in [512, 576, 96] {

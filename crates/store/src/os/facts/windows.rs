@@ -90,7 +90,8 @@ pub(crate) fn processor() -> Option<String> {
     (failed == 0 && !text.is_empty()).then(|| text.to_owned())
 }
 
-/// Private memory is what the system has promised, touched or not: limits count that.
+/// Private memory is what the system has promised, touched or not: limits count that. Wine leaves
+/// `PrivateUsage` zero, and Windows gives `PagefileUsage` the same number.
 pub(crate) fn usage() -> Option<Usage> {
     let mut counters = PROCESS_MEMORY_COUNTERS_EX {
         cb: size_of::<PROCESS_MEMORY_COUNTERS_EX>() as u32,
@@ -100,7 +101,7 @@ pub(crate) fn usage() -> Option<Usage> {
     // SAFETY: the longer structure begins with the shorter one, and says its own size.
     let done =
         unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), (&raw mut counters).cast(), size) };
-    let private = counters.PrivateUsage as u64;
+    let private = counters.PrivateUsage.max(counters.PagefileUsage) as u64;
     let usage = Usage {
         rss_anon: private,
         rss_file: (counters.WorkingSetSize as u64).saturating_sub(private),

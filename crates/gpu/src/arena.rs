@@ -1,0 +1,185 @@
+//! Where the weights of a model lie: buffers that are planned first and then filled.
+//!
+//! It knows rows and words, and no model. The one idea: a matrix is cut by rows where a buffer
+//! ends, each part with its part of the bias behind it, so that a product sees one buffer and a
+//! head of any size fits a GPU that binds little at once.
+
+use crate::{BufferId, Error, Host, WeightFormat};
+use std::ops::Range;
+
+/// Bytes that are packed before they are written.
+const BATCH: usize = 1 << 20;
+
+/// Some rows of a matrix, and of its bias, in one buffer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// The buffer, by its place in the plan.
+    pub arena: usize,
+    /// First word of the rows.
+    pub w: u32,
+    /// First word of their bias, if there is one.
+    pub bias: Option<u32>,
+    /// Which rows of the matrix.
+    pub rows: Range<usize>,
+}
+
+/// A matrix that is to be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MatrixShape {
+    /// Its format.
+    pub format: WeightFormat,
+    /// Its rows.
+    pub d_out: usize,
+    /// Weights of a row.
+    pub d_in: usize,
+    /// Whether a bias comes with it.
+    pub has_bias: bool,
+}
+
+/// The sizes of buffers, as matrices and vectors are added.
+#[derive(Clone, Debug)]
+pub struct ArenaPlan {
+    most_words: usize,
+    /// Words of each buffer so far.
+    words: Vec<usize>,
+}
+
+impl ArenaPlan {
+    /// Buffers of at most `bytes` each.
+    pub fn new(bytes: u64) -> Self {
+        let most_words = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
+        Self {
+            most_words: most_words.min(1 << 30),
+            words: vec![0],
+        }
+    }
+
+    /// Bytes of each buffer.
+    pub fn bytes(&self) -> impl Iterator<Item = u64> {
+        self.words.iter().map(|&words| 4 * words as u64)
+    }
+
+    /// Words left in the last buffer.
+    fn left(&self) -> usize {
+        self.most_words - self.words.last().copied().unwrap_or(self.most_words)
+    }
+
+    /// Takes words of the last buffer and returns the first of them.
+    fn take(&mut self, n: usize) -> u32 {
+        let last = self.words.last_mut().expect("there is always a buffer");
+        let first = *last;
+        *last += n;
+        first as u32
+    }
+
+    /// Places a matrix and returns its parts.
+    ///
+    /// # Errors
+    /// [`Error::BufferSize`] if a row is larger than a buffer.
+    pub fn matrix(&mut self, shape: MatrixShape) -> Result<Vec<Slice>, Error> {
+        let of_row = shape.format.row_words(shape.d_in);
+        let with_bias = of_row + usize::from(shape.has_bias);
+        self.check(with_bias)?;
+        let mut slices = Vec::new();
+        let mut first = 0;
+        while first < shape.d_out {
+            let n = (self.left() / with_bias.max(1)).min(shape.d_out - first);
+            if n == 0 {
+                self.words.push(0);
+                continue;
+            }
+            slices.push(Slice {
+                arena: self.words.len() - 1,
+                w: self.take(n * of_row),
+                bias: shape.has_bias.then(|| self.take(n)),
+                rows: first..first + n,
+            });
+            first += n;
+        }
+        Ok(slices)
+    }
+
+    /// Places a vector of `n` f32, whole, and returns its buffer and first word.
+    ///
+    /// # Errors
+    /// [`Error::BufferSize`] if it is larger than a buffer.
+    pub fn vector(&mut self, n: usize) -> Result<[usize; 2], Error> {
+        self.check(n)?;
+        if self.left() < n {
+            self.words.push(0);
+        }
+        Ok([self.words.len() - 1, self.take(n) as usize])
+    }
+
+    fn check(&self, words: usize) -> Result<(), Error> {
+        match words <= self.most_words {
+            true => Ok(()),
+            false => Err(Error::BufferSize {
+                bytes: 4 * words as u64,
+                most: 4 * self.most_words as u64,
+            }),
+        }
+    }
+}
+
+/// Writes rows of a matrix, given as in a file, to their place.
+///
+/// # Errors
+/// Those of [`Host::write`].
+pub fn upload_rows(
+    host: &mut dyn Host,
+    buffer: BufferId,
+    format: WeightFormat,
+    first_word: u32,
+    rows: impl Iterator<Item = impl AsRef<[u8]>>,
+) -> Result<(), Error> {
+    let mut at = 4 * u64::from(first_word);
+    let mut batch = Vec::new();
+    for row in rows {
+        format.pack_row(row.as_ref(), &mut batch);
+        if batch.len() >= BATCH {
+            host.write(buffer, at, &batch)?;
+            at += batch.len() as u64;
+            batch.clear();
+        }
+    }
+    host.write(buffer, at, &batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: MatrixShape = MatrixShape {
+        format: WeightFormat::Q4_0,
+        d_out: 70_000,
+        d_in: 64,
+        has_bias: true,
+    };
+
+    #[test]
+    fn a_head_is_cut_where_buffers_end() {
+        let mut plan = ArenaPlan::new(1 << 20);
+        let slices = plan.matrix(HEAD).unwrap();
+        assert_eq!(slices.len(), 3);
+        let mut end = 0;
+        for (slice, i) in slices.iter().zip(0..) {
+            assert_eq!((slice.rows.start, slice.arena, slice.w), (end, i, 0));
+            assert_eq!(slice.bias, Some(slice.rows.len() as u32 * 9));
+            end = slice.rows.end;
+        }
+        assert_eq!(end, HEAD.d_out);
+        assert!(plan.bytes().all(|bytes| bytes <= 1 << 20));
+        assert_eq!(plan.bytes().sum::<u64>(), 4 * 10 * HEAD.d_out as u64);
+    }
+
+    #[test]
+    fn small_tensors_share_a_buffer_and_vectors_stay_whole() {
+        let mut plan = ArenaPlan::new(400);
+        assert_eq!(plan.vector(60).unwrap(), [0, 0]);
+        assert_eq!(plan.vector(30).unwrap(), [0, 60]);
+        assert_eq!(plan.vector(30).unwrap(), [1, 0]);
+        assert_eq!(plan.bytes().collect::<Vec<_>>(), [360, 120]);
+        assert!(matches!(plan.vector(101), Err(Error::BufferSize { .. })));
+    }
+}

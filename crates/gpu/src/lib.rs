@@ -1,0 +1,59 @@
+//! GPUs that compute the CPU's bits: WGSL kernels over a thin seam to the driver.
+//!
+//! The crate knows tensors of numbers, as atta-kernels does, and buffers of words. It knows no
+//! model, no file and no sequence, and prints nothing. Without its feature `native` it has no
+//! driver: the shaders and everything that dispatches them are portable.
+//!
+//! The one idea: **integers inside, the CPU's f32 steps outside, each step kept by a guard**. Sums
+//! of products of integer codes are exact in any order, so they may be divided among threads at
+//! will; what remains is a few f32 steps per block, in the order that the documentation of
+//! atta-kernels gives. Compilers of drivers may fuse and reassociate floats, so all of them stand
+//! in `shaders/exact.wgsl`, where each result passes through an xor with a zero that no compiler
+//! knows, and division and square root are made digit by digit of integers. A test walks all
+//! modules and fails on a float operation anywhere else; others compare bytes with atta-kernels.
+//!
+//! Bits agree where the numbers are normal: drivers may flush those below 2⁻¹²⁶ to zero. Matrices
+//! of floats agree with the plain instruction set (`scalar`), since others fuse there.
+//!
+//! - [`Host`] is the seam: buffers, pipelines, submissions, reads. `NativeHost` is wgpu.
+//! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
+//! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
+//!   [`ArenaPlan`] divides weights among buffers.
+//! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
+//!   [`CopyBlocks`] and [`MoveKeys`] are kernels with their parameters.
+//! - [`self_test`] compares a host with atta-kernels.
+
+#![forbid(unsafe_code)]
+
+mod acts;
+mod arena;
+mod attention;
+mod blocks;
+mod error;
+mod format;
+mod heads;
+mod host;
+mod product;
+mod quantize;
+mod samples;
+mod self_test;
+mod shader;
+mod sum;
+
+pub use acts::ActLayout;
+pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
+pub use attention::{Attend, CHUNK, Merge};
+pub use blocks::{CopyBlocks, MoveKeys};
+pub use error::Error;
+pub use format::WeightFormat;
+pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
+#[cfg(all(feature = "native", not(target_family = "wasm")))]
+pub use host::NativeHost;
+pub use host::{
+    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId,
+};
+pub use product::{Product, ProductEnd, ProductWay};
+pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
+pub use self_test::{CASES, SelfTest, self_test};
+pub use shader::{Shader, shaders};
+pub use sum::{AddNormed, Normed};

@@ -1,0 +1,98 @@
+//! The kernels that multiply rows of activations with a matrix.
+
+use crate::host::{PARAM_WORDS, grid_of};
+use crate::quantize::NONE;
+use crate::{Bindings, Dispatch, PipelineId, WeightFormat};
+
+/// Activation rows of a workgroup.
+const COLUMNS: u32 = 8;
+/// Weight rows and activation rows of a tile.
+const TILE: [u32; 2] = [32, 64];
+
+/// How a product is divided among workgroups. Both have the same bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProductWay {
+    /// A row of weights and up to eight activation rows: weights are read once for these.
+    Columns,
+    /// Tiles of 32 rows of weights and 64 activation rows.
+    Tiles,
+}
+
+/// What becomes of a product.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ProductEnd {
+    /// `out = y`.
+    Set,
+    /// `out = out + factor·y`.
+    Add(f32),
+}
+
+/// `y = (W x)·scale + bias` for rows of activations.
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    /// Format of the matrix, whose [`acts`](WeightFormat::acts) are the layout of the activations.
+    pub format: WeightFormat,
+    /// First word of the matrix, `[n_out, d_in]`.
+    pub w: u32,
+    /// Rows of the matrix.
+    pub n_out: u32,
+    /// Weights of a row.
+    pub d_in: u32,
+    /// Multiplies every weight; mostly 1.
+    pub scale: f32,
+    /// First word of the bias among the weights, `[n_out]`, if there is one.
+    pub bias: Option<u32>,
+    /// Rows of activations.
+    pub n_rows: u32,
+    /// Their first word.
+    pub x: u32,
+    /// First word of the results among the values: `[n_rows, d_out]`, this matrix being its first
+    /// columns.
+    pub out: u32,
+    /// Width of the rows of results.
+    pub d_out: u32,
+    /// What becomes of them.
+    pub end: ProductEnd,
+}
+
+impl Product {
+    /// The run of the kernel [`Shader::product`](crate::Shader::product) of the format and this
+    /// way.
+    pub fn dispatch(&self, way: ProductWay, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
+        Dispatch {
+            pipeline,
+            bindings,
+            params: self.params(),
+            grid: self.grid(way),
+        }
+    }
+
+    fn params(&self) -> [u32; PARAM_WORDS] {
+        let [adds, factor] = match self.end {
+            ProductEnd::Set => [0, 0],
+            ProductEnd::Add(factor) => [1, factor.to_bits()],
+        };
+        let mut params = [0; PARAM_WORDS];
+        params[1..8].copy_from_slice(&[
+            self.w,
+            self.n_out,
+            self.d_in,
+            self.n_rows,
+            self.x,
+            self.out,
+            self.d_out,
+        ]);
+        let bias = self.bias.unwrap_or(NONE);
+        params[8..12].copy_from_slice(&[bias, self.scale.to_bits(), adds, factor]);
+        params
+    }
+
+    fn grid(&self, way: ProductWay) -> [u32; 3] {
+        let [rows, columns] = match (way, self.format) {
+            (ProductWay::Tiles, _) => TILE,
+            (ProductWay::Columns, WeightFormat::F16 | WeightFormat::F32) => [4, COLUMNS],
+            (ProductWay::Columns, _) => [1, COLUMNS],
+        };
+        grid_of(self.n_out.div_ceil(rows), self.n_rows.div_ceil(columns))
+    }
+}

@@ -1,0 +1,254 @@
+//! Heads of queries, keys and values beside those of the CPU, and the bytes of the KV cache.
+
+use super::{Contents, Probe, bytes_of};
+use crate::samples::Samples;
+use crate::{Error, GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, Shader, StoreHeads};
+use atta_kernels::{KvRole, KvRows, RopePairing};
+
+const N_ROWS: usize = 3;
+const N_HEADS: usize = 4;
+const N_KV_HEADS: usize = 2;
+const BLOCK_LEN: usize = 32;
+/// The blocks and the positions in them that the rows go to.
+const SLOTS: [[usize; 2]; N_ROWS] = [[2, 0], [0, 31], [2, 1]];
+const N_BLOCKS: usize = 3;
+const EPS: f32 = 1e-6;
+/// Factors of the queries of each row.
+const FACTORS: [f32; N_ROWS] = [1.0, 1.3, 0.7];
+
+/// Widths, ropes and norms: a whole head of neighbours, a part of one, none; a key of two sections.
+const SHAPES: [HeadShape; 4] = [
+    HeadShape {
+        d_head: 64,
+        d_rope: 64,
+        pairing: RopePairing::Norm,
+        norm: HeadNorm::None,
+    },
+    HeadShape {
+        d_head: 80,
+        d_rope: 32,
+        pairing: RopePairing::Neox,
+        norm: FIRST,
+    },
+    HeadShape {
+        d_head: 160,
+        d_rope: 160,
+        pairing: RopePairing::Neox,
+        norm: LAST,
+    },
+    HeadShape {
+        d_head: 16,
+        d_rope: 0,
+        pairing: RopePairing::Norm,
+        norm: FIRST,
+    },
+];
+const FIRST: HeadNorm = HeadNorm::First {
+    weight: 0,
+    eps: EPS,
+};
+const LAST: HeadNorm = HeadNorm::Last {
+    weight: 0,
+    eps: EPS,
+};
+
+#[derive(Clone, Copy)]
+struct HeadShape {
+    d_head: usize,
+    d_rope: usize,
+    pairing: RopePairing,
+    norm: HeadNorm,
+}
+
+/// Inputs of one dispatch.
+struct HeadSample {
+    shape: HeadShape,
+    kv: GpuKv,
+    /// Norm weight, then powers of two of each KV head, `[1 + N_KV_HEADS, d_head]`.
+    vectors: Vec<f32>,
+    /// `[N_ROWS, d_rope/2, 2]`.
+    turns: Vec<f32>,
+    /// Queries `[N_ROWS, N_HEADS, d_head]`, then keys and values `[N_ROWS, N_KV_HEADS, d_head]`.
+    x: Vec<f32>,
+}
+
+pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
+    for kv in [GpuKv::Floats, GpuKv::Codes] {
+        for shape in SHAPES {
+            let sample = HeadSample::new(shape, kv);
+            let [queries, stored] = sample.on_gpu(probe)?;
+            let (queries_of_cpu, arena) = sample.on_cpu(probe);
+            let what = format!("{kv:?}, heads of {}", shape.d_head);
+            let expected = queries_of_cpu.iter().map(|x| x.to_bits());
+            probe.same(&format!("queries, {what}"), &queries, expected)?;
+            let words = arena.as_chunks().0.iter();
+            let expected = words.map(|word| u32::from_le_bytes(*word));
+            probe.same(&format!("cache, {what}"), &stored, expected)?;
+        }
+    }
+    Ok(())
+}
+
+impl HeadSample {
+    fn new(shape: HeadShape, kv: GpuKv) -> Self {
+        let d = shape.d_head;
+        let mut samples = Samples(d as u64);
+        let mut vectors = samples.floats(d);
+        let powers = samples.floats(N_KV_HEADS * d);
+        vectors.extend(powers.iter().map(|x| (4.0 * x).round().exp2()));
+        let angles = samples.floats(N_ROWS * shape.d_rope / 2);
+        let turns = angles.iter().flat_map(|x| [x.cos(), x.sin()]);
+        Self {
+            shape,
+            kv,
+            turns: turns.collect(),
+            x: samples.floats(N_ROWS * (N_HEADS + 2 * N_KV_HEADS) * d),
+            vectors,
+        }
+    }
+
+    /// Rows of keys, or of values.
+    fn rows(&self, role: KvRole) -> KvRows {
+        KvRows {
+            elem: self.kv.elem(),
+            role,
+            d: self.shape.d_head,
+        }
+    }
+
+    /// Bytes of the keys of a block, and of the block.
+    fn block_bytes(&self) -> [usize; 2] {
+        let bytes = |role| N_KV_HEADS * BLOCK_LEN * self.rows(role).row_bytes();
+        let keys = bytes(KvRole::Key);
+        [keys, keys + bytes(KvRole::Value)]
+    }
+
+    fn records(&self) -> [HeadRecord; 3] {
+        let d = self.shape.d_head;
+        let of_keys = N_ROWS * N_HEADS * d;
+        let of_values = of_keys + N_ROWS * N_KV_HEADS * d;
+        let powers = |group| HeadPowers {
+            at: d as u32,
+            n_heads: N_KV_HEADS as u32,
+            group,
+        };
+        let query = HeadRecord {
+            role: HeadRole::Query,
+            x: 0,
+            n_heads: N_HEADS as u32,
+            norm: self.shape.norm,
+            d_rope: self.shape.d_rope as u32,
+            pairing: self.shape.pairing,
+            powers: Some(powers((N_HEADS / N_KV_HEADS) as u32)),
+            stored: 0,
+            rotation: 0,
+        };
+        let key = HeadRecord {
+            role: HeadRole::Key,
+            x: of_keys as u32,
+            n_heads: N_KV_HEADS as u32,
+            powers: Some(powers(1)),
+            ..query
+        };
+        let value = HeadRecord {
+            role: HeadRole::Value,
+            x: of_values as u32,
+            norm: HeadNorm::None,
+            d_rope: 0,
+            powers: None,
+            stored: self.block_bytes()[0] as u32 / 4,
+            rotation: self.kv.rotation(d),
+            ..key
+        };
+        [query, key, value]
+    }
+
+    /// Queries and the cache behind the kernel.
+    fn on_gpu(&self, probe: &mut Probe<'_>) -> Result<[Vec<u32>; 2], Error> {
+        let records = self.records().map(|record| record.words());
+        let mut weights = bytes_of(&self.vectors);
+        weights.extend(records.as_flattened().iter().flat_map(|w| w.to_le_bytes()));
+        let block_words = self.block_bytes()[1] / 4;
+        let slots = SLOTS.map(|[block, position]| [block * block_words, position]);
+        let mut tables = bytes_of(&[&self.turns[..], &FACTORS].concat());
+        let words = slots.as_flattened().iter().map(|&word| word as u32);
+        tables.extend(words.flat_map(u32::to_le_bytes));
+        let bindings = probe.fill(&Contents {
+            weights: &weights,
+            n_acts: 1,
+            values: &self.x,
+            tables: &tables,
+            kv: &vec![0; 4 * N_BLOCKS * block_words],
+        })?;
+        let heads = StoreHeads {
+            records: self.vectors.len() as u32,
+            n_records: 3,
+            n_heads: N_HEADS as u32,
+            d_head: self.shape.d_head as u32,
+            n_rows: N_ROWS as u32,
+            kv: self.kv,
+            block_len: BLOCK_LEN as u32,
+            rope: 0,
+            factors: Some(self.turns.len() as u32),
+            slots: (self.turns.len() + N_ROWS) as u32,
+        };
+        probe.run(&Shader::heads(), |p| heads.dispatch(p, bindings))?;
+        let n_queries = N_ROWS * N_HEADS * self.shape.d_head;
+        Ok([
+            probe.words(bindings.values, 0, n_queries)?,
+            probe.words(bindings.kv, 0, N_BLOCKS * block_words)?,
+        ])
+    }
+
+    /// The steps of a head in atta-model's attention, but for storing it.
+    fn finish(&self, probe: &Probe<'_>, record: &HeadRecord, place: [usize; 2]) -> Vec<f32> {
+        let [t, h] = place;
+        let HeadShape { d_head, d_rope, .. } = self.shape;
+        let at = record.x as usize + (t * record.n_heads as usize + h) * d_head;
+        let mut head = self.x[at..at + d_head].to_vec();
+        let weight = &self.vectors[..d_head];
+        if let HeadNorm::First { eps, .. } = record.norm {
+            probe.kernels.rms_norm_inplace(&mut head, weight, eps);
+        }
+        if record.d_rope > 0 {
+            let turns = &self.turns[t * d_rope..(t + 1) * d_rope];
+            probe.kernels.rope(&mut head, turns, record.pairing);
+        }
+        if let HeadNorm::Last { eps, .. } = record.norm {
+            probe.kernels.rms_norm_inplace(&mut head, weight, eps);
+        }
+        if record.role == HeadRole::Query {
+            head.iter_mut().for_each(|x| *x *= FACTORS[t]);
+        }
+        if let Some(powers) = record.powers {
+            let first = (1 + h / powers.group as usize % N_KV_HEADS) * d_head;
+            let powers = &self.vectors[first..first + d_head];
+            head.iter_mut()
+                .zip(powers)
+                .for_each(|(x, power)| *x *= power);
+        }
+        head
+    }
+
+    /// Queries and the cache by atta-kernels.
+    fn on_cpu(&self, probe: &Probe<'_>) -> (Vec<f32>, Vec<u8>) {
+        let [_, block_bytes] = self.block_bytes();
+        let mut arena = vec![0; N_BLOCKS * block_bytes];
+        let [query, key, value] = self.records();
+        for (t, [block, position]) in SLOTS.into_iter().enumerate() {
+            for (record, role) in [(&key, KvRole::Key), (&value, KvRole::Value)] {
+                for h in 0..N_KV_HEADS {
+                    let head = self.finish(probe, record, [t, h]);
+                    let rows = self.rows(role);
+                    let bytes = BLOCK_LEN * rows.row_bytes();
+                    let at = block * block_bytes + 4 * record.stored as usize + h * bytes;
+                    let block = &mut arena[at..at + bytes];
+                    probe.kernels.store_kv(&head, rows, position, block);
+                }
+            }
+        }
+        let places = (0..N_ROWS).flat_map(|t| (0..N_HEADS).map(move |h| [t, h]));
+        let queries = places.flat_map(|place| self.finish(probe, &query, place));
+        (queries.collect(), arena)
+    }
+}

@@ -1,0 +1,152 @@
+// One row of activations: a function of the rows of `values`, as f32 and as int8 in the layouts that products read.
+//
+//     x = value | rms(value) | layer(value) | act(value) | act(gate)·up
+//     code = rne(x·(1/scale)),  scale = max |x| / 127      of each 256 elements (Q8_256), or of each 32 (Q8_32)
+//
+// A workgroup has a row, a thread four neighbours of each 256. Sums of squares have sixteen lanes, a thread each.
+
+struct Params {
+    zero: u32,
+    kind: u32,
+    activation: u32,
+    d: u32,
+    x_at: u32,
+    up_at: u32,
+    weight_at: u32,
+    bias_at: u32,
+    eps: f32,
+    out_256: u32,
+    out_32: u32,
+    out_f32: u32,
+}
+
+const COPY: u32 = 0u;
+const ACTIVATE: u32 = 3u;
+const GATE: u32 = 4u;
+// Blocks with magnitudes below 1e-35 are zeros: the bits of that.
+const TINY: u32 = 0x0554ad2eu;
+
+var<workgroup> peaks: array<u32, 64>;
+var<workgroup> sums: array<i32, 64>;
+
+fn input(row: u32, i: u32) -> f32 {
+    return values[p.x_at + row * p.d + i];
+}
+
+fn element(row: u32, i: u32, norm: Norm) -> f32 {
+    if i >= p.d {
+        return 0.0;
+    }
+    let x = input(row, i);
+    switch p.kind {
+        case RMS, LAYER: { return normed(x, i, norm); }
+        case ACTIVATE: { return activate(p.activation, x); }
+        case GATE: { return mul(activate(p.activation, x), values[p.up_at + row * p.d + i]); }
+        default: { return x; }
+    }
+}
+
+fn code(x: f32, inverse: f32) -> i32 {
+    // A byte of it, as on the CPU: what is not finite may give any bits.
+    return max((nearest(mul(x, inverse)) << 24u) >> 24u, -127);
+}
+
+fn packed(codes: vec4<i32>) -> u32 {
+    let bytes = vec4<u32>(codes) & vec4<u32>(255u);
+    return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+}
+
+// The largest magnitude of some threads' elements, as bits: those of NaN and infinity are above all.
+fn peak_of(first: u32, n: u32) -> u32 {
+    var peak = 0u;
+    for (var i = 0u; i < n; i++) {
+        peak = max(peak, peaks[first + i]);
+    }
+    return peak;
+}
+
+fn scale_of(peak: u32) -> f32 {
+    if peak < TINY {
+        return 0.0;
+    }
+    return select(div(bitcast<f32>(peak), 127.0), bitcast<f32>(NAN ^ p.zero), peak >= INFINITE);
+}
+
+fn codes_of(x: vec4<f32>, scale: f32) -> vec4<i32> {
+    if scale == 0.0 {
+        return vec4<i32>(0);
+    }
+    let inverse = div(1.0, scale);
+    return vec4<i32>(code(x.x, inverse), code(x.y, inverse), code(x.z, inverse), code(x.w, inverse));
+}
+
+// Of a row: codes, then a scale for each block, then eight sums for each block.
+fn store_256(row: u32, b: u32, t: u32, x: vec4<f32>) {
+    let n_blocks = (p.d + 255u) / 256u;
+    let out = p.out_256 + row * n_blocks * 73u;
+    let scale = scale_of(peak_of(0u, 64u));
+    let codes = codes_of(x, scale);
+    acts[out + 64u * b + t] = packed(codes);
+    sums[t] = codes.x + codes.y + codes.z + codes.w;
+    workgroupBarrier();
+    if t < 8u {
+        var sum = 0;
+        for (var i = 0u; i < 8u; i++) {
+            sum += sums[8u * t + i];
+        }
+        acts[out + 65u * n_blocks + 8u * b + t] = bitcast<u32>(sum);
+    }
+    if t == 0u {
+        acts[out + 64u * n_blocks + b] = bitcast<u32>(scale);
+    }
+}
+
+// Of a row: codes, then eight scales for each block.
+fn store_32(row: u32, b: u32, t: u32, x: vec4<f32>) {
+    let n_blocks = (p.d + 255u) / 256u;
+    let out = p.out_32 + row * n_blocks * 72u;
+    let scale = scale_of(peak_of(t & 56u, 8u));
+    acts[out + 64u * b + t] = packed(codes_of(x, scale));
+    if (t & 7u) == 0u {
+        acts[out + 64u * n_blocks + 8u * b + t / 8u] = bitcast<u32>(scale);
+    }
+}
+
+fn store_floats(row: u32, first: u32, x: vec4<f32>) {
+    for (var i = 0u; i < 4u; i++) {
+        if first + i < p.d {
+            acts[p.out_f32 + row * p.d + first + i] = bitcast<u32>(x[i]);
+        }
+    }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    let row = group.x;
+    var norm = Norm(0.0, 1.0);
+    if p.kind == RMS || p.kind == LAYER {
+        norm = norm_of(row, p.kind, t);
+    }
+    for (var b = 0u; b < (p.d + 255u) / 256u; b++) {
+        let first = 256u * b + 4u * t;
+        let x = vec4<f32>(
+            element(row, first, norm),
+            element(row, first + 1u, norm),
+            element(row, first + 2u, norm),
+            element(row, first + 3u, norm),
+        );
+        let size = bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu);
+        peaks[t] = max(max(size.x, size.y), max(size.z, size.w));
+        workgroupBarrier();
+        if p.out_f32 != NONE {
+            store_floats(row, first, x);
+        }
+        if p.out_256 != NONE {
+            store_256(row, b, t, x);
+        }
+        if p.out_32 != NONE {
+            store_32(row, b, t, x);
+        }
+        workgroupBarrier();
+    }
+}

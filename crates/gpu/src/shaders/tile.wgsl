@@ -1,0 +1,55 @@
+// Tiles of products for many activation rows: 32 rows of weights times 64 columns, in steps of 128 weights whose codes
+// are in the memory of the workgroup. A thread has 4 rows and 4 columns of the results: rows from 4·(t / 16) on, columns
+// t % 16 + 16·j, so that neighbours read neighbours.
+
+const TILE_ROWS: u32 = 32u;
+const TILE_COLUMNS: u32 = 64u;
+const THREADS: u32 = 128u;
+
+// Words, because several threads write those of one vector.
+var<workgroup> w_codes: array<u32, 1024>;
+var<workgroup> x_codes: array<vec4<u32>, 512>;
+
+fn dot_of_four(a: vec4<u32>, b: vec4<u32>) -> i32 {
+    return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
+}
+
+// Four words of the codes of a row of the tile.
+fn w_of(row: u32, i: u32) -> vec4<u32> {
+    let at = 32u * row + 4u * i;
+    return vec4<u32>(w_codes[at], w_codes[at + 1u], w_codes[at + 2u], w_codes[at + 3u]);
+}
+
+// Loads the codes of a step of all columns: 32 words of each, zeros behind the last word of a row of `n_words`.
+fn load_columns(first: u32, stride: u32, word: u32, n_words: u32, t: u32) {
+    for (var i = t; i < TILE_COLUMNS * 8u; i += THREADS) {
+        let column = min(first + i / 8u, p.n_rows - 1u);
+        let at = word + 4u * (i & 7u);
+        let x = p.x_at + column * stride + at;
+        var codes = vec4<u32>(0u);
+        if at < n_words {
+            codes = vec4<u32>(acts[x], acts[x + 1u], acts[x + 2u], acts[x + 3u]);
+        }
+        x_codes[64u * (i & 7u) + i / 8u] = codes;
+    }
+}
+
+fn row_of_result(i: u32, t: u32) -> u32 {
+    return 4u * (t / 16u) + i / 4u;
+}
+
+fn column_of_result(i: u32, t: u32) -> u32 {
+    return (t & 15u) + 16u * (i & 3u);
+}
+
+// Stores the results of a thread.
+fn store_results(results: array<f32, 16>, first_row: u32, first_column: u32, t: u32) {
+    var all = results;
+    for (var i = 0u; i < 16u; i++) {
+        let row = first_row + row_of_result(i, t);
+        let column = first_column + column_of_result(i, t);
+        if row < p.n_out && column < p.n_rows {
+            finish(all[i], row, column);
+        }
+    }
+}

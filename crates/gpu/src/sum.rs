@@ -1,0 +1,50 @@
+//! The kernel for norms behind a sublayer, where its result is added to the residual stream.
+
+use crate::host::PARAM_WORDS;
+use crate::quantize::RowNorm;
+use crate::{Bindings, Dispatch, PipelineId};
+
+/// The operand of a norm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Normed {
+    /// The result: `x = x + factor·norm(y)`.
+    Result,
+    /// The sum: `x = norm(x + factor·y)`.
+    Sum,
+}
+
+/// Rows of the residual stream, and results that are added to them.
+#[derive(Clone, Copy, Debug)]
+pub struct AddNormed {
+    /// The norm.
+    pub norm: RowNorm,
+    /// The operand of the norm.
+    pub normed: Normed,
+    /// Rows.
+    pub n_rows: u32,
+    /// Their width.
+    pub d: u32,
+    /// First word of the residual stream among the values, `[n_rows, d]`.
+    pub x: u32,
+    /// First word of the results among the values, `[n_rows, d]`.
+    pub y: u32,
+    /// Multiplies the results.
+    pub factor: f32,
+}
+
+impl AddNormed {
+    /// The run of the kernel [`Shader::add`](crate::Shader::add).
+    pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
+        let [kind, weight, bias, eps] = self.norm.words();
+        let mut params = [0; PARAM_WORDS];
+        params[1..8].copy_from_slice(&[kind, self.d, self.x, self.y, weight, bias, eps]);
+        params[8..10]
+            .copy_from_slice(&[self.factor.to_bits(), u32::from(self.normed == Normed::Sum)]);
+        Dispatch {
+            pipeline,
+            bindings,
+            params,
+            grid: [self.n_rows, 1, 1],
+        }
+    }
+}
