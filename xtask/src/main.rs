@@ -113,10 +113,3 @@ fn tidy(print: impl Fn(&tidy::Report) -> bool) -> ExitCode {
         }
     }
 }
-
-/// The root of the repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies inside the workspace")
-}
