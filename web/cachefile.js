@@ -134,7 +134,7 @@ export class CacheFile {
     let done = 0;
     while (done < buffer.length) {
       const n = this.data.read(buffer.subarray(done), { at: offset + done });
-      if (!(n > 0)) throw new StorageError('The browser has removed the file from its storage.', 'evicted');
+      if (!isCount(n, buffer.length - done)) throw new StorageError('The browser has removed the file from its storage.', 'evicted');
       done += n;
     }
   }
@@ -165,10 +165,13 @@ function writeAll(handle, bytes, at) {
   let done = 0;
   while (done < bytes.length) {
     const n = handle.write(bytes.subarray(done), { at: at + done });
-    if (!(n > 0)) throw new StorageError('The browser gives no more storage.', 'quota');
+    if (!isCount(n, bytes.length - done)) throw new StorageError('The browser gives no more storage.', 'quota');
     done += n;
   }
 }
+
+/** Whether so many bytes were read or written: Chromium gives the negative number of an error as a large one. */
+const isCount = (n, atMost) => n > 0 && n <= atMost;
 
 /** An error of the browser's storage as one of ours. */
 export function storageError(error) {

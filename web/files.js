@@ -16,8 +16,8 @@ const N_FETCHES = 4;
 const REMEMBER_BYTES = 32 << 20;
 
 /**
- * Opens a file. `how` is `{ store, cache, fetch, signal, wait, progress }`; without a store, or with the cache `'none'`,
- * every read is a request. All have `name`, `nBytes`, `version`, `isArriving`, `read(offset, buffer)` and `close()`; those
+ * Opens a file. `how` is `{ store, cache, fetch, signal, wait, progress, full }`; without a store, or with the cache `'none'`,
+ * every read is a request. `full(error)` says whether the rest of a file may be read so when the storage is full. All have `name`, `nBytes`, `version`, `isArriving`, `read(offset, buffer)` and `close()`; those
  * that need not wait have `readNow(offset, buffer)`.
  */
 export async function openFile(shard, how) {
@@ -117,14 +117,19 @@ class PassingFile {
     this.version = remote.identity ? versionOf(remote.identity, remote.nBytes) : null;
   }
 
-  async read(offset, buffer) {
-    for (let done = 0; done < buffer.length; done += BLOCK_BYTES * 8) {
-      const n = Math.min(BLOCK_BYTES * 8, buffer.length - done);
-      buffer.set(await this.remote.read(offset + done, n), done);
-    }
+  read(offset, buffer) {
+    return readThrough(this.remote, offset, buffer);
   }
 
   close() {}
+}
+
+/** Fills `buffer` from the server. */
+async function readThrough(remote, offset, buffer) {
+  for (let done = 0; done < buffer.length; done += BLOCK_BYTES * 8) {
+    const n = Math.min(BLOCK_BYTES * 8, buffer.length - done);
+    buffer.set(await remote.read(offset + done, n), done);
+  }
 }
 
 /** A file of a server that is kept in the storage as it comes. */
@@ -135,12 +140,17 @@ export class CachedFile {
     const identity = remote.identity || `visit ${Date.now()} ${Math.random()}`;
     const cache = await CacheFile.open(how.store, shard.url, { identity, nBytes: remote.nBytes });
     const file = new CachedFile(shard, remote, cache, how);
-    file.#begin(start);
+    try {
+      file.#begin(start);
+    } catch (error) {
+      file.close();
+      throw error;
+    }
     return file;
   }
 
-  constructor(shard, remote, cache, { progress = () => {} }) {
-    Object.assign(this, { name: shard.name, nBytes: remote.nBytes, remote, cache, progress });
+  constructor(shard, remote, cache, { progress = () => {}, full = () => false }) {
+    Object.assign(this, { name: shard.name, nBytes: remote.nBytes, remote, cache, progress, full });
     this.version = versionOf(cache.identity, remote.nBytes);
     this.nCached = cache.map.nBytesSet;
     this.nFetched = 0;
@@ -151,6 +161,8 @@ export class CachedFile {
     /** Reads that wait: `{ first, end, resolve, reject }`. */
     this.waits = [];
     this.error = null;
+    /** Whether the storage has no room for the rest, which every read fetches by itself. */
+    this.isFull = false;
     this.done = new Promise((resolve) => { this.whenDone = resolve; });
   }
 
@@ -170,6 +182,7 @@ export class CachedFile {
   async read(offset, buffer) {
     const [first, end] = this.cache.map.blocksOf(offset, buffer.length);
     if (!this.cache.map.hasAll(first, end)) await this.#arrival(first, end);
+    if (this.isFull && !this.cache.map.hasAll(first, end)) return readThrough(this.remote, offset, buffer);
     this.readNow(offset, buffer);
   }
 
@@ -185,7 +198,7 @@ export class CachedFile {
   }
 
   #arrival(first, end) {
-    if (this.cache.map.hasAll(first, end)) return Promise.resolve();
+    if (this.isFull || this.cache.map.hasAll(first, end)) return Promise.resolve();
     if (this.error) return Promise.reject(this.error);
     return new Promise((resolve, reject) => {
       this.waits.push({ first, end, resolve, reject });
@@ -196,7 +209,7 @@ export class CachedFile {
 
   /** Keeps as many requests in flight as may be. */
   #fetchMore() {
-    while (this.nFetching < N_FETCHES && !this.error && this.remote.hasRanges) {
+    while (this.nFetching < N_FETCHES && !this.error && !this.isFull && this.remote.hasRanges) {
       const waits = this.waits.map(({ first, end }) => [first, end]);
       const run = nextRun(this.cache.map, (i) => this.busy.has(i), waits, this.cursor);
       if (!run) return;
@@ -247,15 +260,26 @@ export class CachedFile {
 
   #keep(first, bytes) {
     if (this.cache.data === null) return;
-    this.cache.write(first, bytes);
     this.nFetched += bytes.length;
-    this.unremembered += bytes.length;
-    if (this.unremembered >= REMEMBER_BYTES || this.cache.map.isComplete) this.#remember();
+    if (!this.isFull) this.#store(first, bytes);
     this.progress(this);
     const { map } = this.cache;
-    const ready = this.waits.filter(({ first: from, end }) => map.hasAll(from, end));
+    const ready = this.waits.filter(({ first: from, end }) => this.isFull || map.hasAll(from, end));
     this.waits = this.waits.filter((wait) => !ready.includes(wait));
     ready.forEach(({ resolve }) => resolve());
+  }
+
+  #store(first, bytes) {
+    try {
+      this.cache.write(first, bytes);
+      this.unremembered += bytes.length;
+      if (this.unremembered >= REMEMBER_BYTES || this.cache.map.isComplete) this.#remember();
+    } catch (error) {
+      this.isFull = error.code === 'quota' && this.remote.hasRanges && this.full(error);
+      if (!this.isFull) throw error;
+      // There is no room for a record either.
+      this.unremembered = 0;
+    }
   }
 
   #remember() {

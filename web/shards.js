@@ -7,6 +7,7 @@ import { openStore } from './storage.js';
 
 /** Time between two reports of a download. */
 const REPORT_MS = 100;
+const UNKEPT = 'the model is not kept for the next visit: ';
 
 /** The files of a model. `report({ loaded, total, cached })` is called now and then, and at the end of the download. */
 export class Shards {
@@ -17,19 +18,24 @@ export class Shards {
   static async open(shards, { cache = 'opfs', fitBytes = Infinity, note = () => {}, ...how }) {
     if (cache === 'none') return Shards.#unkept(shards, fitBytes, how);
     try {
-      return await Shards.#kept(shards, how);
+      return await Shards.#kept(shards, fitBytes, note, how);
     } catch (error) {
       const isAboutRoom = error instanceof StorageError && ['no_storage', 'quota'].includes(error.code);
       if (!isAboutRoom || fitBytes === 0) throw error;
       const unkept = await Shards.#unkept(shards, fitBytes, how).catch(() => { throw error; });
-      note(`the model is not kept for the next visit: ${error.message}`);
+      note(UNKEPT + error.message);
       return unkept;
     }
   }
 
-  static async #kept(shards, { store, folder, ...how }) {
+  static async #kept(shards, fitBytes, note, { store, folder, ...how }) {
     const isRemote = shards.some(({ url }) => url && !url.startsWith('file:'));
-    return Shards.#all(shards, { ...how, cache: 'opfs', store: store ?? (isRemote ? await openStore(folder) : null) });
+    const full = (error, total) => {
+      if (total > fitBytes) return false;
+      note(UNKEPT + error.message);
+      return true;
+    };
+    return Shards.#all(shards, { ...how, full, cache: 'opfs', store: store ?? (isRemote ? await openStore(folder) : null) });
   }
 
   static async #unkept(shards, fitBytes, how) {
@@ -40,11 +46,16 @@ export class Shards {
     throw new MemoryError(`The model has ${total} bytes, and the budget ${fitBytes}: one that is not kept must fit.`, 'memory');
   }
 
-  static async #all(shards, { report = () => {}, ...how }) {
+  static async #all(shards, { report = () => {}, full, ...how }) {
     const files = [];
     const all = new Shards(files, report);
+    const told = {
+      progress: () => all.#progress(),
+      // Before all are open their sum is unknown.
+      full: (error) => files.length === shards.length && full(error, all.amounts().total),
+    };
     try {
-      for (const shard of shards) files.push(await openFile(shard, { ...how, progress: () => all.#progress() }));
+      for (const shard of shards) files.push(await openFile(shard, { ...how, ...told }));
     } catch (error) {
       all.close();
       throw error;
@@ -109,7 +120,7 @@ export class Shards {
   amounts() {
     const sum = (of) => this.files.reduce((total, file) => total + of(file), 0);
     return {
-      loaded: sum((file) => file.cache?.map.nBytesSet ?? file.nBytes),
+      loaded: sum((file) => (file.isFull ? file.nBytes : file.cache?.map.nBytesSet ?? file.nBytes)),
       total: sum((file) => file.nBytes),
       cached: sum((file) => file.nCached ?? file.nBytes),
       fetched: sum((file) => file.nFetched ?? 0),

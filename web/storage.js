@@ -18,6 +18,7 @@ async function opfsStore() {
   try {
     root = await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
   } catch (error) {
+    if (error.name === 'QuotaExceededError') throw new StorageError(`The browser gives no more storage: ${error.message}`, 'quota', { cause: error });
     throw new StorageError(`This browser keeps no files (a private window, maybe): ${error.message}`, 'no_storage', { cause: error });
   }
   return {

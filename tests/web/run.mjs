@@ -267,7 +267,7 @@ async function ask(page, text) {
   await page.fill('#input', text);
   await page.press('#input', 'Enter');
   await page.waitForSelector('.turn.assistant:last-child:not([data-state=live])');
-  assert.equal(await page.locator('.turn.assistant .failure').count(), 0);
+  assert.deepEqual(await page.locator('.turn.assistant .failure:not([hidden])').allTextContents(), []);
 }
 
 let nFailed = 0;

@@ -74,6 +74,15 @@ test('a full storage is an error with its code, and what was remembered before s
   assert.deepEqual([again.map.has(0), again.map.has(1)], [true, false]);
 });
 
+test('the number of an error in place of a count, as Chromium gives it, is a full storage', async () => {
+  const store = memoryStore();
+  const file = await open(store);
+  file.data.write = () => 2 ** 32 - 8;
+  assert.throws(() => file.write(0, block(1)), { code: 'quota' });
+  assert.equal(file.map.has(0), false);
+  file.close();
+});
+
 test('a part of a block cannot be written', async () => {
   const file = await open(memoryStore());
   assert.throws(() => file.write(0, block(1, 100)), RangeError);

@@ -44,6 +44,26 @@ test('a browser without room runs a model that fits, and says that it is not kep
   await assert.rejects(Shards.open(sources, how({ store: memoryStore(1000), fitBytes: 1e6 })), { code: 'quota' });
 });
 
+test('a storage that is full before the end of the download passes the rest, if the model fits', async () => {
+  const opened = async (fitBytes) => {
+    const store = memoryStore(2 * BLOCK_BYTES + 1000);
+    // Browsers promise more than they give.
+    store.estimate = async () => ({ usage: 0, quota: Infinity });
+    const notes = [];
+    return { notes, shards: await Shards.open(sources.slice(0, 1), how({ store, fitBytes, note: (text) => notes.push(text) })) };
+  };
+  const { notes, shards } = await opened(1e9);
+  const buffer = new Uint8Array(bytes.length);
+  assert.equal(await shards.read(0, 0, buffer), 0);
+  assert.deepEqual(buffer, bytes);
+  assert.match(notes.join(), /^the model is not kept/);
+  shards.close();
+  const large = await opened(1e6);
+  assert.notEqual(await large.shards.read(0, 0, new Uint8Array(bytes.length)), 0);
+  assert.equal(large.shards.error.code, 'quota');
+  large.shards.close();
+});
+
 test('a model that is not to be kept must fit', async () => {
   await assert.rejects(Shards.open(sources, how({ cache: 'none', fitBytes: 1e6 })), MemoryError);
   (await Shards.open(sources, how({ cache: 'none', fitBytes: 1e9 }))).close();
