@@ -4,9 +4,9 @@
 //! with one that is at most 127. For a larger one, or pairs of products beyond an i16, the result
 //! is the machine's choice; so codes are at most 127 here (a pair is then at least −32,512), and
 //! larger ones are multiplied in two parts. Every machine gives the same integers so. Other relaxed
-//! instructions round differently from machine to machine and are not used: `tests/web/opcodes.mjs`
-//! looks for them. An early V8 let one dot product spoil another; `web/features.js` tries two
-//! before use.
+//! instructions differ from machine to machine; those that compilers take by themselves are
+//! replaced by `cargo xtask web`. An early V8 let one dot product spoil another; `web/features.js`
+//! tries two before use.
 //!
 //! Measured in Chromium 156 on 4-bit codes: 51 GMAC/s, and 12.8 by products of i16.
 
