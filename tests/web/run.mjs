@@ -1,5 +1,5 @@
 // Drives @atta/web in Chromium:
-//   npm ci; node run.mjs --atta PROGRAM [--browser PATH] [--model FILE.gguf] [--large FILE.gguf] [--page FOLDER] [--shots FOLDER] [NAME …]
+//   npm install; node run.mjs --atta PROGRAM [--browser PATH] [--model FILE.gguf] [--large FILE.gguf] [--page FOLDER] [--shots FOLDER] [NAME …]
 // after `cargo xtask web` (and `node examples/web/build.mjs` for --page). Texts are compared with those that the program prints.
 // --large is a model of which 300 MB are kept. Names choose cases. Exits with 1 if one fails. No case decides by a time.
 
