@@ -67,7 +67,11 @@ pub(crate) fn build(root: &Path, names: &[&str]) -> Result<()> {
         let mut bytes = fs::read(&module).with_context(|| module.display().to_string())?;
         let n_dots = relaxed::settle(&mut bytes).with_context(|| module.display().to_string())?;
         fs::write(&placed, &bytes).with_context(|| placed.display().to_string())?;
-        println!("{}: {} bytes, {n_dots} relaxed dot products", placed.display(), bytes.len());
+        println!(
+            "{}: {} bytes, {n_dots} relaxed dot products",
+            placed.display(),
+            bytes.len()
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Relaxed instructions of a module: those whose results differ from machine to machine are replaced.
+//! Relaxed instructions of a module: replaced where results differ from machine to machine.
 //!
 //! Knows the encoding of instructions, and no names of functions. The one idea: LLVM takes the
 //! relaxed minimum and maximum for every select of two numbers as soon as a module may have
