@@ -10,19 +10,21 @@ mod page;
 mod paragraph;
 mod source;
 mod tidy;
+mod web;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str =
-    "usage: cargo xtask tidy [--counts | --pending [PATH]] | dist OPTIONS | eval-builtin [OPTIONS]
+const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | dist OPTIONS | eval-builtin [OPTIONS]
+                   | web [BUILD...]
 
   tidy           check the house rules; prints `path:line: message` for each breach
     --counts     print how often rules are known to be broken and words are used, by crate
     --pending    print the known breaches below PATH, which may only become fewer
   dist           pack a release for one target: archive, hash, bill of materials; without options,
                  lists them
-  eval-builtin   try the built-in model on commands; --help lists its options";
+  eval-builtin   try the built-in model on commands; --help lists its options
+  web            build the modules of the package @atta/web into web/dist: mt-relaxed, mt-simd, st-simd";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["tidy", "--pending", path] => tidy(|report| print_pending(report, path)),
         ["dist", ..] => dist::run(root(), &args[1..]),
         ["eval-builtin", ..] => eval_builtin(&args[1..]),
+        ["web", ref builds @ ..] => web(builds),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -68,6 +71,16 @@ fn eval_builtin(args: &[String]) -> ExitCode {
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("eval-builtin: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn web(builds: &[&str]) -> ExitCode {
+    match web::build(root(), builds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("web: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -192,7 +192,7 @@ fn read_tree(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<()> {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
+            if !["target", "node_modules"].contains(&&*name) && !name.starts_with('.') {
                 read_tree(root, &path, files)?;
             }
         } else if name.ends_with(".rs") || name.ends_with(".md") {

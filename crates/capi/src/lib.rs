@@ -33,6 +33,8 @@ pub use generation::{
     AttaGeneration, atta_cancel, atta_generate, atta_generation_free, atta_generation_resume,
     atta_generation_suspend, atta_next, atta_next_within, atta_request,
 };
+#[doc(hidden)]
+pub use model::open_sources;
 pub use model::{
     AttaHeat, AttaModel, atta_detokenize, atta_model_free, atta_model_number, atta_model_open,
     atta_model_set_heat, atta_model_suspend, atta_model_text, atta_tokenize,

@@ -13,7 +13,8 @@ use std::{
 };
 
 use atta_engine::{
-    BatcherOptions, Engine, Heat, Metadata, SessionOptions, Value,
+    BatcherOptions, Budget, Engine, Heat, Metadata, ModelFiles, ModelSource as FileSource,
+    SessionOptions, Value,
     chat::TemplateChoice,
     give_back_memory,
     tokenizer::{Special, Tokenizer},
@@ -84,22 +85,36 @@ const MAX_BODY: usize = 256 << 20;
 
 impl Loaded {
     pub(crate) fn open(path: &Path, options: &AttaOptions) -> CallResult<Self> {
+        let engine = Engine::open(path, &options.load_options())?;
+        Ok(Self::new(engine, path, options))
+    }
+
+    /// Opens a model from other sources than files, which are all its shards in order.
+    fn from_sources(sources: Vec<FileSource>, options: &AttaOptions) -> CallResult<Self> {
         let load = options.load_options();
-        let name = path
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned());
-        Ok(Self {
-            engine: Engine::open(path, &load)?,
-            session: load.session,
+        let first = sources.first().map(|source| source.name.clone());
+        let first = first.unwrap_or_default();
+        let budget = load
+            .ram_budget
+            .map_or_else(Budget::unlimited, Budget::limited);
+        let files = ModelFiles::from_sources(sources, &budget).map_err(atta_engine::Error::from)?;
+        let engine = Engine::from_files(&first, files, &load)?;
+        Ok(Self::new(engine, Path::new(&first), options))
+    }
+
+    fn new(engine: Engine, path: &Path, options: &AttaOptions) -> Self {
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy());
+        let name = options.name().map(str::to_owned);
+        Self {
+            engine,
+            session: options.load_options().session,
             n_parallel: options.n_parallel(),
             template: options.template(),
-            name: options
-                .name()
-                .map(str::to_owned)
-                .or(name)
+            name: name
+                .or(stem.map(|stem| stem.into_owned()))
                 .unwrap_or_default(),
             direct: Mutex::default(),
-        })
+        }
     }
 
     /// What answers requests.
@@ -301,6 +316,22 @@ pub unsafe extern "C" fn atta_model_open(
         let path = unsafe { c_text(path, "path") }?;
         let defaults = AttaOptions::default();
         let loaded = Loaded::open(Path::new(path), options.unwrap_or(&defaults))?;
+        Ok(AttaModel(Arc::new(loaded)))
+    })
+}
+
+/// As [`atta_model_open`], for a library in Rust with these in it, of sources that it has; an error
+/// in words is one of its arguments.
+#[doc(hidden)]
+pub fn open_sources(
+    sources: impl FnOnce() -> Result<Vec<FileSource>, String>,
+    options: Option<&AttaOptions>,
+    out: Option<&mut MaybeUninit<*mut AttaModel>>,
+) -> AttaStatus {
+    make(out, || {
+        let sources = sources().map_err(Failure::invalid)?;
+        let defaults = AttaOptions::default();
+        let loaded = Loaded::from_sources(sources, options.unwrap_or(&defaults))?;
         Ok(AttaModel(Arc::new(loaded)))
     })
 }

@@ -3,7 +3,7 @@
 //! Made with the first constraint of an engine. Most of the memory is three tries, the vocabulary's
 //! and two that llguidance keeps; slices, which make masks cheaper, would double that.
 
-use std::{sync::Arc, thread};
+use std::{io, sync::Arc, thread};
 
 use atta_store::{Budget, Reservation};
 use atta_tokenizer::Tokenizer;
@@ -35,8 +35,12 @@ pub(super) fn guide_bytes(n_text: usize) -> u64 {
 }
 
 /// Stack for parsing a grammar: 1.2 KB for each rule of a chain; the longest grammar has room for
-/// 40,000. Untouched stack costs no memory.
-const STACK_BYTES: usize = 64 << 20;
+/// 40,000. Untouched stack costs no memory, but takes addresses, which are few in WebAssembly.
+const STACK_BYTES: usize = if cfg!(target_family = "wasm") {
+    32 << 20
+} else {
+    64 << 20
+};
 
 /// Memory to keep free for constrained texts over `n_vocab` tokens.
 pub fn planned_bytes(n_vocab: usize) -> u64 {
@@ -107,16 +111,21 @@ fn limits() -> ParserLimits {
 /// Makes a parser, or says why it cannot. It runs on a stack of its own, because llguidance
 /// recurses along chains of rules.
 pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
-    let make = || Matcher::new(factory.create_parser(grammar));
-    let matcher = thread::scope(|scope| {
-        let maker = thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, make);
-        let maker = maker.map_err(|error| format!("no thread to read it: {error}"))?;
-        maker.join().map_err(|_| {
+    let mut grammar = Some(grammar);
+    let mut make = || Some(Matcher::new(factory.create_parser(grammar.take()?)));
+    let made = thread::scope(|scope| -> io::Result<thread::Result<_>> {
+        let maker = thread::Builder::new().stack_size(STACK_BYTES);
+        Ok(maker.spawn_scoped(scope, &mut make)?.join())
+    });
+    let matcher = match made {
+        Ok(made) => made.map_err(|_| {
             "it cannot be read (a fault of the reader, of this constraint alone)".to_owned()
-        })
-    })?;
+        })?,
+        // Programs for systems without threads are linked with as large a stack.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => make(),
+        Err(error) => return Err(format!("no thread to read it: {error}")),
+    };
+    let matcher = matcher.expect("it is made once");
     match matcher.get_error() {
         None => Ok(matcher),
         Some(error) => Err(reason(&error)),

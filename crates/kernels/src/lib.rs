@@ -41,8 +41,8 @@
 //! memory; the better of the two on Zen 5), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the
 //! plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on 32-bit ARM
 //! `neon`; on riscv64 `rvv256` and `rvv` (V 1.0 with vectors of at least 256 bits, or of any
-//! length); on WebAssembly `simd128`, if the module is built with it. [`Kernels::detect`] takes the
-//! first of these that the CPU has.
+//! length); on WebAssembly `relaxed` or `simd128`, if the module is built with it.
+//! [`Kernels::detect`] takes the first of these that the CPU has.
 //!
 //! `unsafe` lives in `isa/`, `fused/`, `table.rs`, `table/`, `pool.rs` and `tiles.rs`; everything
 //! else is safe code.

@@ -2,6 +2,7 @@
 //!
 //! Knows no socket, key or signal. The one idea: the router answers them as it answers those that
 //! come over HTTP, on the calling thread, so that there is one reading of each interface's JSON.
+//! The runtime only lends its context: the thread polls and [parks](Parker) by itself.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +11,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
 };
 
 use atta_engine::{AdapterSet, Engine, GenerateOptions};
@@ -23,10 +25,12 @@ use axum::{
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use tokio::{runtime::Runtime, sync::Notify};
+use tokio::runtime::Runtime;
 
+#[cfg(feature = "http")]
+use crate::Server;
 use crate::{
-    ModelSource, ServeError, Server, ServerOptions,
+    ModelSource, ServeError, ServerOptions,
     api::llama::options::{self, OptionsTarget},
     app::App,
     flow::{
@@ -35,10 +39,11 @@ use crate::{
         sampling::Defaults,
         warnings::Warnings,
     },
-    listen,
     models::Models,
     routes,
+    runtime::{self, Parker},
     step_lock::StepLock,
+    worker::Turn,
 };
 
 /// Models with the interfaces of the server, for requests of the same program.
@@ -64,7 +69,7 @@ impl Direct {
     /// A model that does not fit into memory, an invalid chat template or default.
     pub fn new(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         options.defaults.check()?;
-        let runtime = listen::runtime()?;
+        let runtime = runtime::new()?;
         let step_lock = StepLock::default();
         let models = Models::new(models, &options, step_lock, Arc::new(|| {}))?;
         let app = Arc::new(App::new(models, None, options));
@@ -100,6 +105,37 @@ impl Direct {
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("it is there until the drop")
     }
+
+    /// Polls `work` until it is done or cancelled, or the time is over. Meanwhile it takes the
+    /// turns of workers without a thread, at least one.
+    fn wait<T>(
+        &self,
+        canceller: &Canceller,
+        mut work: impl Future<Output = T> + Unpin,
+        time: Duration,
+    ) -> Waited<T> {
+        let _context = self.runtime().enter();
+        let waker = Waker::from(Arc::clone(&canceller.0.parker));
+        let mut context = Context::from_waker(&waker);
+        let start = Instant::now();
+        loop {
+            if canceller.is_cancelled() {
+                return Waited::Cancelled;
+            }
+            if let Poll::Ready(done) = Pin::new(&mut work).poll(&mut context) {
+                return Waited::Done(done);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            let goes_on = match self.app.models.turn() {
+                Turn::Taken => !left.is_zero(),
+                Turn::Idle => false,
+                Turn::Elsewhere => canceller.0.parker.park(left),
+            };
+            if !goes_on {
+                return Waited::TimeOver;
+            }
+        }
+    }
 }
 
 impl Drop for Direct {
@@ -120,28 +156,19 @@ pub struct Canceller(Arc<Cancellation>);
 #[derive(Debug, Default)]
 struct Cancellation {
     is_cancelled: AtomicBool,
-    notify: Notify,
+    /// Of the thread that waits for the response.
+    parker: Arc<Parker>,
 }
 
 impl Canceller {
     /// Ends the request: what waits for it returns, and nothing more is computed for it.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Release);
-        self.0.notify.notify_one();
+        Arc::clone(&self.0.parker).wake();
     }
 
     fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Acquire)
-    }
-
-    /// Waits for `work`, unless it is cancelled or the time is over first.
-    async fn wait<T>(&self, work: impl Future<Output = T>, time: Duration) -> Waited<T> {
-        tokio::select! {
-            biased;
-            () = self.0.notify.notified() => Waited::Cancelled,
-            done = work => Waited::Done(done),
-            () = tokio::time::sleep(time) => Waited::TimeOver,
-        }
     }
 }
 
@@ -286,16 +313,13 @@ impl Exchange {
         let direct = Arc::clone(&self.direct);
         let canceller = self.canceller.clone();
         if let Some(response) = &mut self.response {
-            let waited = canceller.wait(response, time);
-            let waited = direct.runtime().block_on(waited);
+            let waited = direct.wait(&canceller, response, time);
             return waited.map(|response| self.begin(response));
         }
         let Some(body) = &mut self.body else {
             return Waited::Done(());
         };
-        let waited = direct
-            .runtime()
-            .block_on(canceller.wait(body.frame(), time));
+        let waited = direct.wait(&canceller, body.frame(), time);
         waited.map(|frame| {
             match frame.and_then(Result::ok).map(|frame| frame.into_data()) {
                 Some(data) => self.unread.extend(data.ok().iter().flatten()),
@@ -403,6 +427,7 @@ fn warnings(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// A complete response.
+#[cfg(feature = "http")]
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -417,6 +442,7 @@ pub struct Answer {
 }
 
 // For tests only: without `run`, no model is unloaded and no job can be stopped.
+#[cfg(feature = "http")]
 impl Server {
     /// Paths that take a request with a body.
     #[doc(hidden)]

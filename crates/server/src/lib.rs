@@ -6,9 +6,15 @@
 //! from bytes to events, `api/` maps the JSON of each interface to it and back. The only crate with
 //! async code, which runs on one thread.
 //!
+//! Without the feature `http` it listens to nothing and answers the requests of its own program.
+//!
 //! **Invariant:** no path or address in a request names a file or another machine.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "some code is about connections alone")
+)]
 
 mod access;
 mod api;
@@ -17,13 +23,18 @@ mod cluster;
 mod direct;
 mod earlier;
 mod flow;
+#[cfg(feature = "http")]
 mod listen;
 mod metrics;
 mod models;
 mod openapi;
+#[cfg_attr(not(feature = "http"), path = "no_page.rs")]
 mod page;
 mod routes;
+mod runtime;
+#[cfg(feature = "http")]
 mod signals;
+#[cfg(feature = "http")]
 mod socket;
 mod step_lock;
 mod thermal;
@@ -40,10 +51,12 @@ pub use cluster::{
     RingSpeed, RingState, RingStatus,
 };
 // For tests and the fuzz target.
+#[cfg(feature = "http")]
 #[doc(hidden)]
 pub use direct::Answer;
 pub use direct::{Canceller, Direct, Exchange, Progress, adapter_set, generate_options};
 pub use flow::sampling::Defaults;
+#[cfg(feature = "http")]
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};
 pub use thermal::ThermalOptions;
@@ -200,6 +213,7 @@ pub enum ServeError {
     Start(#[source] std::io::Error),
 }
 
+#[cfg(feature = "http")]
 impl Server {
     /// Binds the address and loads the first model; the first request for another model loads it.
     /// [`run`](Self::run) serves.

@@ -18,14 +18,13 @@ use crate::{
     app::App,
     models::Models,
     routes,
+    runtime::{self, run_blocking},
     signals::Signals,
     socket::{Listener, Stream, WriteTimeout},
     step_lock::StepLock,
     thermal::ThermalThrottle,
 };
 
-/// Threads that prepare requests, and one for loading a model meanwhile.
-const MAX_BLOCKING_THREADS: usize = 3;
 /// Time between searches for idle models.
 const UNLOAD_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a failed accept, for example without file descriptors.
@@ -76,7 +75,7 @@ impl Server {
         check_origins(&options)?;
         check_hosts(&options)?;
         options.defaults.check()?;
-        let runtime = runtime()?;
+        let runtime = runtime::new()?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let stop = watch::Sender::new(false);
         let throttle = options
@@ -158,16 +157,6 @@ impl Server {
             false => Err(ServeError::Broken),
         }
     }
-}
-
-/// The runtime on whose thread requests are answered.
-pub(crate) fn runtime() -> Result<Runtime, ServeError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(MAX_BLOCKING_THREADS)
-        .build()
-        .map_err(ServeError::Start)
 }
 
 /// Refuses an allowed origin that is no origin, or that admits every page without a key.
@@ -258,7 +247,7 @@ async fn update_throttle(app: Arc<App>) {
         tokio::time::sleep(throttle.interval()).await;
         let throttle = Arc::clone(throttle);
         // Reading some sensors takes a while.
-        let _ = tokio::task::spawn_blocking(move || throttle.update()).await;
+        let _ = run_blocking(move || throttle.update()).await;
     }
 }
 

@@ -21,8 +21,9 @@ use crate::{
     Log, ServeError, ServerOptions,
     earlier::EarlierByKey,
     flow::{error::ApiError, sampling::Defaults},
+    runtime::run_blocking,
     step_lock::StepLock,
-    worker::{Worker, WorkerStatus},
+    worker::{Turn, Worker, WorkerStatus},
 };
 
 /// The tag that Ollama's clients append to names.
@@ -97,6 +98,7 @@ impl Model {
     /// Waits until all jobs are complete and the thread has ended. Returns false if it panicked.
     fn end(&self) -> bool {
         self.worker.stop();
+        while self.worker.turn() == Turn::Taken {}
         let thread = lock(&self.thread).take();
         thread.is_none_or(|thread| thread.join().is_ok())
     }
@@ -312,9 +314,7 @@ impl Models {
             models.take(i, keep_alive);
             Ok(model)
         };
-        let loaded = tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|_| ApiError::broken())?;
+        let loaded = run_blocking(work).await.map_err(|_| ApiError::broken())?;
         loaded.map_err(|error: ServeError| {
             let name = &self.entries[i].source.names[0];
             // The warning is lost if standard error is closed.
@@ -381,7 +381,7 @@ impl Models {
             talk_window: source.talk_window,
             no_cache_reuse: no_cache_reuse.map(|error| error.to_string()),
             earlier: EarlierByKey::default(),
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(thread),
         })
     }
 
@@ -414,6 +414,13 @@ impl Models {
         self.entries.iter().filter_map(stay).collect()
     }
 
+    /// Lets the workers take a turn that have no thread of their own.
+    pub(crate) fn turn(&self) -> Turn {
+        let workers = self.inspect_loaded(|model| model.worker.clone());
+        let turns = workers.iter().map(Worker::turn);
+        turns.max().unwrap_or(Turn::Elsewhere)
+    }
+
     /// Whether a worker has panicked.
     pub(crate) fn is_broken(&self) -> bool {
         self.inspect_loaded(|model| model.worker.has_ended())
@@ -439,7 +446,7 @@ impl Models {
             }
         };
         // A worker that panicked has reported that itself.
-        let _ = tokio::task::spawn_blocking(work).await;
+        let _ = run_blocking(work).await;
     }
 
     /// Whether unloading all idle models would free enough memory for a model that does not fit.

@@ -1,8 +1,12 @@
 //! TLS in a build without the feature `tls`: no certificate can be opened.
 
-use std::{convert::Infallible, io, path::Path, time::Duration};
+use std::{convert::Infallible, path::Path};
+#[cfg(feature = "http")]
+use std::{io, time::Duration};
 
-use crate::{ServeError, socket::Stream};
+use crate::ServeError;
+#[cfg(feature = "http")]
+use crate::socket::Stream;
 
 /// The certificate chain and the key of a server, which this build cannot read.
 #[derive(Clone, Debug)]
@@ -20,6 +24,7 @@ impl Tls {
         })
     }
 
+    #[cfg(feature = "http")]
     pub(crate) async fn accept(
         &self,
         _: Box<dyn Stream>,

@@ -2,14 +2,15 @@
 //! side submits jobs.
 //!
 //! Knows jobs, not what they are for. The one idea: a client holds the receiving end of a channel;
-//! once that is dropped, the worker cancels the client's jobs before its next step.
+//! once that is dropped, the worker cancels the client's jobs before its next step. On a system
+//! without threads, the thread that waits for an answer takes the worker's turns.
 
 use std::{
     collections::HashMap,
-    io::Write,
+    io::{self, Write},
     ops::ControlFlow,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, Sender, TryRecvError},
     },
@@ -98,22 +99,38 @@ struct WorkerShared {
     was_stopped: AtomicBool,
 }
 
-/// The handle of a worker thread.
+/// The handle of a worker.
 #[derive(Clone)]
 pub(crate) struct Worker {
     commands: Sender<Command>,
     shared: Arc<WorkerShared>,
+    /// Of a worker without a thread.
+    worker_loop: Option<Arc<Mutex<WorkerLoop>>>,
+}
+
+/// How a turn of a worker went that a caller took for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turn {
+    /// The worker has a thread, which takes its turns.
+    Elsewhere,
+    /// There was nothing to do.
+    Idle,
+    /// A command or a step.
+    Taken,
 }
 
 impl Worker {
-    /// Starts the thread. It ends once [`stop`](Self::stop) was called and no job is left. If it
-    /// ends for another reason, it calls `on_panic`.
+    /// Starts the thread, if the system has threads. It ends once [`stop`](Self::stop) was called
+    /// and no job is left. If it ends for another reason, it calls `on_panic`.
+    ///
+    /// # Errors
+    /// A system with threads that refuses to start one.
     pub(crate) fn start(
         batcher: Batcher,
         step_lock: Arc<StepLock>,
         log: Log,
         on_panic: impl FnOnce() + Send + 'static,
-    ) -> std::io::Result<(Self, JoinHandle<()>)> {
+    ) -> io::Result<(Self, Option<JoinHandle<()>>)> {
         let (commands, received) = mpsc::channel();
         let shared = Arc::new(WorkerShared::default());
         let worker_loop = WorkerLoop {
@@ -125,18 +142,45 @@ impl Worker {
             clients: HashMap::new(),
             last_step: None,
             max_gap: Duration::ZERO,
+            is_stopping: false,
+            is_disconnected: false,
         };
-        let guard = ExitGuard {
-            shared: Arc::clone(&shared),
-            on_panic: Some(Box::new(on_panic)),
+        let guarded = Arc::clone(&shared);
+        let (hand_over, handed_over) = mpsc::channel::<WorkerLoop>();
+        let run = move || {
+            let _guard = ExitGuard {
+                shared: guarded,
+                on_panic: Some(Box::new(on_panic)),
+            };
+            // It is sent as soon as the thread exists.
+            let _ = handed_over.recv().map(WorkerLoop::run);
         };
-        let thread = thread::Builder::new()
-            .name("atta-compute".to_owned())
-            .spawn(move || {
-                let _guard = guard;
-                worker_loop.run();
-            })?;
-        Ok((Self { commands, shared }, thread))
+        let thread = thread::Builder::new().name("atta-compute".to_owned());
+        let (thread, worker_loop) = match thread.spawn(run) {
+            Ok(thread) => {
+                let _ = hand_over.send(worker_loop);
+                (Some(thread), None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => (None, Some(worker_loop)),
+            Err(error) => return Err(error),
+        };
+        let this = Self {
+            commands,
+            shared,
+            worker_loop: worker_loop.map(|worker_loop| Arc::new(Mutex::new(worker_loop))),
+        };
+        Ok((this, thread))
+    }
+
+    /// Takes the next turn of a worker without a thread, on this thread.
+    pub(crate) fn turn(&self) -> Turn {
+        let Some(worker_loop) = &self.worker_loop else {
+            return Turn::Elsewhere;
+        };
+        match lock(worker_loop).turn_now() {
+            false => Turn::Idle,
+            true => Turn::Taken,
+        }
     }
 
     /// Submits jobs; their events are sent to `events` with the index of the job. Jobs that are not
@@ -166,11 +210,7 @@ impl Worker {
     }
 
     pub(crate) fn status(&self) -> WorkerStatus {
-        *self
-            .shared
-            .status
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.shared.status)
     }
 
     /// Asks the thread to end when no job is left.
@@ -179,6 +219,10 @@ impl Worker {
         // If the thread has ended, nothing receives the command.
         let _ = self.commands.send(Command::Stop);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reports the end of the thread, after a panic too.
@@ -197,7 +241,7 @@ impl Drop for ExitGuard {
     }
 }
 
-/// The state of the worker thread.
+/// The state of a worker.
 struct WorkerLoop {
     batcher: Batcher,
     step_lock: Arc<StepLock>,
@@ -208,28 +252,47 @@ struct WorkerLoop {
     /// When the last step ended, if a job is running.
     last_step: Option<Instant>,
     max_gap: Duration,
+    is_stopping: bool,
+    /// All handles are gone, so that no command can come; the worker ends as if it was stopped.
+    is_disconnected: bool,
 }
 
 impl WorkerLoop {
     fn run(mut self) {
-        let mut is_stopping = false;
-        // All handles are gone, so that no command can come; the worker ends as if it was stopped.
-        let mut is_disconnected = false;
-        loop {
-            let command = match self.batcher.is_idle() {
-                true if is_stopping || is_disconnected => return self.shut_down(),
-                true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
-                false if is_disconnected => Err(TryRecvError::Empty),
-                false => self.commands.try_recv(),
-            };
-            match command {
-                Ok(Command::Submit { job, client }) => self.admit(*job, client),
-                Ok(Command::Stop) => is_stopping = true,
-                Err(TryRecvError::Disconnected) => is_disconnected = true,
-                Err(TryRecvError::Empty) => self.step(),
-            }
-            self.publish_status();
+        while let Some(command) = self.next_command() {
+            self.take_turn(command);
         }
+        self.shut_down();
+    }
+
+    /// The next command, waiting for one if there is nothing else to do; `None` at the end.
+    fn next_command(&self) -> Option<Result<Command, TryRecvError>> {
+        Some(match self.batcher.is_idle() {
+            true if self.is_stopping || self.is_disconnected => return None,
+            true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
+            false if self.is_disconnected => Err(TryRecvError::Empty),
+            false => self.commands.try_recv(),
+        })
+    }
+
+    /// Takes a command or a step, if there is one, without waiting.
+    fn turn_now(&mut self) -> bool {
+        match self.commands.try_recv() {
+            Ok(command) => self.take_turn(Ok(command)),
+            Err(_) if self.batcher.is_idle() => return false,
+            Err(_) => self.take_turn(Err(TryRecvError::Empty)),
+        }
+        true
+    }
+
+    fn take_turn(&mut self, command: Result<Command, TryRecvError>) {
+        match command {
+            Ok(Command::Submit { job, client }) => self.admit(*job, client),
+            Ok(Command::Stop) => self.is_stopping = true,
+            Err(TryRecvError::Disconnected) => self.is_disconnected = true,
+            Err(TryRecvError::Empty) => self.step(),
+        }
+        self.publish_status();
     }
 
     /// Writes cached prefixes to disk, if the batcher has a disk tier.
@@ -319,12 +382,7 @@ impl WorkerLoop {
 
     fn publish_status(&self) {
         let (n_positions, n_positions_max) = self.batcher.n_positions();
-        let mut status = self
-            .shared
-            .status
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *status = WorkerStatus {
+        *lock(&self.shared.status) = WorkerStatus {
             counts: self.batcher.counts(),
             n_running: self.batcher.n_running(),
             n_waiting: self.batcher.n_waiting(),

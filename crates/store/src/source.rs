@@ -42,6 +42,13 @@ pub trait ReadAt: Send + Sync {
     fn check_unchanged(&self) -> io::Result<()> {
         Ok(())
     }
+
+    /// Whether bytes are still on their way, such as from a server, so that a read may wait for
+    /// them. Resident weights of such a source are waited for where they are first used, and its
+    /// rate is not measured.
+    fn is_arriving(&self) -> bool {
+        false
+    }
 }
 
 /// Bytes in memory.
@@ -130,6 +137,10 @@ impl Source {
 
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
         self.reader().check_unchanged()
+    }
+
+    pub(crate) fn is_arriving(&self) -> bool {
+        self.reader().is_arriving()
     }
 
     pub(crate) fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

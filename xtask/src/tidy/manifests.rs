@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -71,6 +71,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine", "atta-store"]),
     ("atta-capi", &["atta-engine", "atta-server"]),
+    ("atta-web", &["atta-capi", "atta-engine"]),
     ("atta", EVERY),
     (
         "atta-benches",

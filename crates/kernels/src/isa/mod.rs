@@ -52,6 +52,8 @@ pub(crate) mod scalar;
 pub(crate) mod states;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 pub(crate) mod wasm;
+#[cfg(all(target_family = "wasm", target_feature = "relaxed-simd"))]
+mod wasm_relaxed;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod words_256;
 

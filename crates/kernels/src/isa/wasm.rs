@@ -1,15 +1,19 @@
 //! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or
 //! has it not, so the token proves nothing.
 //!
-//! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place,
-//! whose products are summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of
-//! a lane, for any codes.
+//! Only a build with relaxed SIMD has a product of bytes that sums four (`wasm_relaxed.rs`).
+//! Without it, even and odd bytes are widened to i16 in place, whose products are summed in pairs
+//! (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
 
 use super::memory::{load, load_at, store};
+#[cfg(target_feature = "relaxed-simd")]
+use super::wasm_relaxed::{dot, dot_any};
 use super::{
     CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
 };
 use crate::format::float::widen_f16;
+#[cfg(not(target_feature = "relaxed-simd"))]
+use dot as dot_any;
 use std::arch::wasm32::*;
 
 /// Proof of nothing: a module with instructions that the host lacks does not load.
@@ -17,6 +21,7 @@ use std::arch::wasm32::*;
 pub(crate) struct Simd128;
 
 /// `acc + Σ w·x` of the four bytes of each lane, `w` unsigned and `x` signed.
+#[cfg(not(target_feature = "relaxed-simd"))]
 #[inline(always)]
 fn dot(acc: v128, w: v128, x: v128) -> v128 {
     let even = i32x4_dot_i16x8(
@@ -33,6 +38,13 @@ fn dot_signed(acc: v128, w: v128, x: v128) -> v128 {
     let even = i32x4_dot_i16x8(i16x8_shr(i16x8_shl(w, 8), 8), i16x8_shr(i16x8_shl(x, 8), 8));
     let odd = i32x4_dot_i16x8(i16x8_shr(w, 8), i16x8_shr(x, 8));
     i32x4_add(acc, i32x4_add(even, odd))
+}
+
+/// `acc + scales[0]·sums[0] + scales[1]·sums[1]`.
+#[inline(always)]
+fn add_scaled(acc: v128, sums: [v128; 2], scales: [i32; 2]) -> v128 {
+    let scaled = |i: usize| i32x4_mul(sums[i], i32x4_splat(scales[i]));
+    i32x4_add(acc, i32x4_add(scaled(0), scaled(1)))
 }
 
 /// Signed bytes as floats.
@@ -267,11 +279,8 @@ impl Wide for Simd128 {
         scales: [i32; 16],
         g: usize,
     ) -> v128 {
-        let scaled = |i: usize| {
-            let sums = dot(i32x4_splat(0), codes[i], load_at(x, 16 * i));
-            i32x4_mul(sums, i32x4_splat(scales[2 * g + i]))
-        };
-        i32x4_add(acc, i32x4_add(scaled(0), scaled(1)))
+        let sums = |i: usize| dot(i32x4_splat(0), codes[i], load_at(x, 16 * i));
+        add_scaled(acc, [sums(0), sums(1)], [scales[2 * g], scales[2 * g + 1]])
     }
 
     #[inline(always)]
@@ -283,7 +292,8 @@ impl Wide for Simd128 {
         scales: [i32; 16],
         g: usize,
     ) -> v128 {
-        self.dot_scaled(acc, codes, x, scales, g)
+        let sums = |i: usize| dot_any(i32x4_splat(0), codes[i], load_at(x, 16 * i));
+        add_scaled(acc, [sums(0), sums(1)], [scales[2 * g], scales[2 * g + 1]])
     }
 
     #[inline(always)]
@@ -294,7 +304,8 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn dot_bytes(self, acc: v128, codes: [v128; 2], x: &[i8; 32]) -> v128 {
-        self.dot_codes(acc, codes, x)
+        let [first, second] = load(x);
+        dot_any(dot_any(acc, codes[0], first), codes[1], second)
     }
 
     #[inline(always)]
@@ -403,7 +414,7 @@ impl Lanes for Simd128 {
 
     #[inline(always)]
     fn dot4_bytes(self, acc: v128, w: v128, x: v128) -> v128 {
-        dot(acc, w, x)
+        dot_any(acc, w, x)
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@ use serde_ignored::Path;
 use serde_json::{Map, Number, Value};
 
 use super::{error::ApiError, warnings::Warnings};
-use crate::access::ClientKey;
+use crate::{access::ClientKey, runtime::run_blocking};
 
 /// Bytes beyond the limit that are read and dropped, so that the client reads the error.
 const MAX_DRAINED: usize = 64 << 20;
@@ -83,8 +83,7 @@ pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Resul
     match compression {
         None => Ok(bytes),
         Some(compression) => {
-            let decompressed =
-                tokio::task::spawn_blocking(move || compression.decompress(&bytes, max)).await;
+            let decompressed = run_blocking(move || compression.decompress(&bytes, max)).await;
             decompressed.map_err(|_| ApiError::broken())?
         }
     }

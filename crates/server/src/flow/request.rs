@@ -21,6 +21,7 @@ use crate::{
     access::ClientKey,
     app::App,
     models::{KeepAlive, Model},
+    runtime::run_blocking,
 };
 
 /// A request that names a model.
@@ -310,7 +311,5 @@ fn warn_of_name(warnings: &Warnings, name: &str, ours: &str) {
 async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| ApiError::broken())?
+    run_blocking(work).await.map_err(|_| ApiError::broken())?
 }

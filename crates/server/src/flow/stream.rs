@@ -15,7 +15,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{
         IntoResponse, Response,
-        sse::{self, KeepAlive, Sse},
+        sse::{self, Sse},
     },
 };
 use futures_core::Stream;
@@ -110,10 +110,11 @@ impl<W: EventWriter> Events<W> {
 
 /// A response of server-sent events.
 pub(crate) fn events<W: EventWriter>(answers: Answers, writer: W) -> Response {
-    let events = ServerSent(Events::new(answers, writer));
-    Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-        .into_response()
+    let events = Sse::new(ServerSent(Events::new(answers, writer)));
+    // Nothing is between the reader and its own program.
+    #[cfg(feature = "http")]
+    let events = events.keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE));
+    events.into_response()
 }
 
 /// A response of one line of JSON per event; names of events are dropped.

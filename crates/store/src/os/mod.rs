@@ -9,6 +9,7 @@ mod bus;
 pub(crate) mod facts;
 mod heap;
 mod map;
+mod pages;
 mod region;
 
 pub use bus::catch_bus_errors;

@@ -18,6 +18,7 @@ mod expert_cache;
 mod expert_usage;
 mod fit;
 mod held;
+mod pinned;
 mod probe;
 mod read_ahead;
 mod readers;
@@ -35,13 +36,14 @@ use std::{
 use crate::{
     Amount, Arrived, Budget, ChunkGuard, Error, ExpertRequest, ExpertUsage, ModelFiles, Plan,
     ReadMethod, Reservation, RowTable, WeightGroup, WeightPass, Weights, files::at,
-    guard::HeldChunk, os::Slot, weights::check_rows,
+    guard::HeldChunk, os::Slot, source::Source, weights::check_rows,
 };
 use chunk::{Chunks, expert_len};
 use expert_ahead::MovingSlots;
 use expert_cache::{ALL, Expert, ExpertCache};
 pub(crate) use held::StreamedChunk;
 use held::take_spare;
+use pinned::PinnedChunk;
 use read_ahead::{ChunkReader, PassChunks, ReadAheadRing};
 pub(crate) use readers::MAX_READERS;
 use readers::{Priority, Readers};
@@ -75,8 +77,8 @@ pub struct Streamed {
     plan: Plan,
     chunks: Chunks,
     is_pinned: Vec<bool>,
-    /// The slot of each pinned chunk.
-    pinned: Vec<Option<Slot>>,
+    /// The pinned ones of the chunks.
+    pinned: Vec<Option<PinnedChunk>>,
     /// The cache of each layer with experts.
     expert_caches: Vec<Option<ExpertCache>>,
     /// Entries of the caches of the layers that a prompt is at.
@@ -107,7 +109,8 @@ impl std::fmt::Debug for Streamed {
 
 impl Streamed {
     /// Reserves and allocates memory, reads the resident chunks, and measures the disk if steps
-    /// will read from it. `files` should be unmapped.
+    /// will read from it. Of a source that [arrives](crate::ReadAt::is_arriving), the resident
+    /// chunks are only requested, in the order of a pass. `files` should be unmapped.
     ///
     /// # Errors
     /// A budget too small for the policy, a plan that points outside of its files, a file that
@@ -137,7 +140,7 @@ impl Streamed {
         };
         let ring = ReadAheadRing::new(carve(&vec![chunks.largest(&is_pinned); n_slots])?);
         let mut this = Self {
-            pinned: read_pinned(&readers, &chunks, &is_pinned)?,
+            pinned: request_pinned(&readers, &chunks, &is_pinned)?,
             expert_caches: expert_caches(&plan, policy.n_experts)?,
             moving: MovingSlots::new(carve(&vec![largest_expert(&plan); policy.n_moving])?),
             files,
@@ -156,7 +159,10 @@ impl Streamed {
             n_expert_misses: AtomicU64::new(0),
             _memory: memory,
         };
-        this.rate = this.probe()?;
+        if !this.is_arriving() {
+            this.wait_for_pinned()?;
+            this.rate = this.probe()?;
+        }
         Ok(this)
     }
 
@@ -166,6 +172,21 @@ impl Streamed {
             .sources()
             .first()
             .and_then(|source| source.method())
+    }
+
+    fn is_arriving(&self) -> bool {
+        self.readers.sources().iter().any(Source::is_arriving)
+    }
+
+    /// Waits for all resident chunks; one that cannot be read is an error of them all.
+    fn wait_for_pinned(&self) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for (i, pinned) in self.pinned.iter().enumerate() {
+            if let Some(pinned) = pinned {
+                outcome = outcome.and(pinned.wait(self.chunk_reader(), i).map(|_| ()));
+            }
+        }
+        outcome
     }
 
     /// Measures the rate at which steps can read, bytes per second: chunks of a pass or, if all of
@@ -208,7 +229,11 @@ impl Streamed {
     fn planned<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<StreamedChunk<'a>, Error> {
         let index = self.chunks.of(group).nth(i).ok_or(Error::NotInPlan)?;
         let slices = &self.chunks.list[index].slices[..];
-        if let Some(slot) = &self.pinned[index] {
+        if let Some(pinned) = &self.pinned[index] {
+            let slot = match pinned.arrived() {
+                Some(slot) => slot,
+                None => self.timed(|| pinned.wait(self.chunk_reader(), index))?,
+            };
             return Ok(StreamedChunk::Pinned { slices, slot });
         }
         let slot = self.timed(|| self.ring.take(self.chunk_reader(), index))?;
@@ -280,11 +305,12 @@ impl Streamed {
         })
     }
 
-    /// Row `id` of a table, if it is in one of these chunks and that is pinned.
+    /// Row `id` of a table, if it is in one of these chunks and that is pinned and has arrived: a
+    /// single row is not worth the wait for all of them.
     fn pinned_row(&self, table: &RowTable, mut chunks: Range<usize>, id: usize) -> Option<&[u8]> {
         let row_bytes = table.row_bytes as usize;
         chunks.find_map(|i| {
-            let slot = self.pinned[i].as_ref()?;
+            let slot = self.pinned[i].as_ref()?.arrived()?;
             let slice = &self.chunks.list[i].slices[0];
             let at = id.checked_sub(slice.first)? * row_bytes;
             slice.bytes(slot).get(at..at + row_bytes)
@@ -440,27 +466,23 @@ fn carve(sizes: &[usize]) -> Result<Vec<Slot>, Error> {
     })
 }
 
-/// Reads the resident chunks.
-fn read_pinned(
+/// Requests the resident chunks, in the order of a pass.
+fn request_pinned(
     readers: &Readers,
     chunks: &Chunks,
     is_pinned: &[bool],
-) -> Result<Vec<Option<Slot>>, Error> {
+) -> Result<Vec<Option<PinnedChunk>>, Error> {
+    let reader = ChunkReader {
+        chunks: &chunks.list,
+        readers,
+    };
     let which: Vec<usize> = (0..is_pinned.len()).filter(|&i| is_pinned[i]).collect();
     let sizes: Vec<usize> = which.iter().map(|&i| chunks.list[i].len).collect();
-    let request = |(&i, slot): (&usize, Slot)| {
-        let ticket = readers.request(&chunks.list[i].slices, slot, Priority::Queued);
-        (i, ticket)
-    };
-    let requests: Vec<_> = which.iter().zip(carve(&sizes)?).map(request).collect();
     let mut pinned: Vec<_> = is_pinned.iter().map(|_| None).collect();
-    let mut outcome = Ok(());
-    for (i, ticket) in requests {
-        let (slot, result) = readers.wait(ticket);
-        pinned[i] = Some(slot);
-        outcome = outcome.and(result);
+    for (i, slot) in which.into_iter().zip(carve(&sizes)?) {
+        pinned[i] = Some(PinnedChunk::new(reader.request(i, slot, Priority::Queued)));
     }
-    outcome.map(|()| pinned)
+    Ok(pinned)
 }
 
 /// An empty cache for each layer with experts.

@@ -26,7 +26,7 @@ pub(crate) struct ChunkReader<'a> {
 }
 
 impl ChunkReader<'_> {
-    fn request(self, chunk: usize, slot: Slot, priority: Priority) -> ReadTicket {
+    pub(super) fn request(self, chunk: usize, slot: Slot, priority: Priority) -> ReadTicket {
         self.readers
             .request(&self.chunks[chunk].slices, slot, priority)
     }

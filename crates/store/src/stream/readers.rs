@@ -2,10 +2,12 @@
 //! those of one priority in the order of their requests.
 //!
 //! A request hands its slot to a reader and gets it back with the completion, so that nothing else
-//! can access the slot meanwhile.
+//! can access the slot meanwhile. On a system without threads there are no readers: the caller that
+//! waits for a request reads it.
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -40,6 +42,7 @@ const N_PRIORITIES: usize = 3;
 /// The reader threads of a model's files.
 pub(crate) struct Readers {
     shared: Arc<ReaderState>,
+    /// None on a system without threads.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -79,8 +82,23 @@ impl Readers {
     /// Starts the readers, which compare all that they read with `checks`.
     ///
     /// # Errors
-    /// [`Error::Readers`] if the system refuses to start a thread.
+    /// [`Error::Readers`] if a system with threads refuses to start one.
     pub(crate) fn new(sources: Vec<Source>, checks: Arc<Checks>) -> Result<Self, Error> {
+        let mut this = Self::unstarted(sources, checks);
+        for reader in 0..MAX_READERS {
+            let shared = this.shared.clone();
+            let thread = thread::Builder::new().name(format!("atta-read-{reader}"));
+            match thread.spawn(move || shared.serve(reader)) {
+                Ok(thread) => this.threads.push(thread),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => break,
+                Err(error) => return Err(Error::Readers(error)),
+            }
+        }
+        Ok(this)
+    }
+
+    /// As on a system without threads.
+    fn unstarted(sources: Vec<Source>, checks: Arc<Checks>) -> Self {
         let shared = Arc::new(ReaderState {
             sources,
             checks,
@@ -90,20 +108,10 @@ impl Readers {
             n_active: AtomicUsize::new(MAX_READERS),
             n_bytes: AtomicU64::new(0),
         });
-        let mut this = Self {
+        Self {
             shared,
             threads: Vec::new(),
-        };
-        for reader in 0..MAX_READERS {
-            let shared = this.shared.clone();
-            let thread = thread::Builder::new().name(format!("atta-read-{reader}"));
-            this.threads.push(
-                thread
-                    .spawn(move || shared.serve(reader))
-                    .map_err(Error::Readers)?,
-            );
         }
-        Ok(this)
     }
 
     /// Lets only `n` readers serve requests from now on.
@@ -174,11 +182,7 @@ impl Readers {
     pub(crate) fn wait_for_any(&self, tickets: impl Fn(ReadTicket) -> bool) {
         let mut queue = self.shared.lock();
         while !queue.completions.iter().any(|c| tickets(c.ticket)) {
-            queue = self
-                .shared
-                .completed
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = self.progress(queue, &tickets);
         }
     }
 
@@ -191,12 +195,27 @@ impl Readers {
                 let Completion { slot, result, .. } = queue.completions.swap_remove(i);
                 return (slot, result);
             }
-            queue = self
-                .shared
-                .completed
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = self.progress(queue, &|asked| asked == ticket);
         }
+    }
+
+    /// Waits until a reader has served a request; without readers, serves one of these requests.
+    fn progress<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        wanted: &dyn Fn(ReadTicket) -> bool,
+    ) -> MutexGuard<'a, Queue> {
+        let here = match self.threads.is_empty() {
+            true => queue.take(wanted),
+            false => None,
+        };
+        let Some(request) = here else {
+            let completed = self.shared.completed.wait(queue);
+            return completed.unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(queue);
+        self.shared.fill(request);
+        self.shared.lock()
     }
 }
 
@@ -209,6 +228,14 @@ impl Queue {
             Priority::Idle as usize
         };
         self.requests[..n].iter_mut().find_map(VecDeque::pop_front)
+    }
+
+    /// Removes the first of these requests.
+    fn take(&mut self, wanted: &dyn Fn(ReadTicket) -> bool) -> Option<ReadRequest> {
+        self.requests.iter_mut().find_map(|requests| {
+            let i = requests.iter().position(|r| wanted(r.ticket))?;
+            requests.remove(i)
+        })
     }
 
     /// Removes a request of this priority or a lower one.
@@ -239,19 +266,23 @@ impl ReaderState {
     /// Runs reader number `reader`: serves requests until the queue is closed.
     fn serve(&self, reader: usize) {
         while let Some(request) = self.next(reader) {
-            let mut slot = request.slot;
-            let result = request
-                .slices
-                .iter()
-                .filter(|slice| slice.extent.bytes > 0)
-                .try_for_each(|slice| self.read(slice, &mut slot));
-            self.lock().completions.push(Completion {
-                ticket: request.ticket,
-                slot,
-                result,
-            });
+            self.fill(request);
             self.completed.notify_all();
         }
+    }
+
+    /// Reads what a request asks for into its slot, and completes it.
+    fn fill(&self, request: ReadRequest) {
+        let mut slot = request.slot;
+        let slices = request.slices.iter();
+        let result = slices
+            .filter(|slice| slice.extent.bytes > 0)
+            .try_for_each(|slice| self.read(slice, &mut slot));
+        self.lock().completions.push(Completion {
+            ticket: request.ticket,
+            slot,
+            result,
+        });
     }
 
     /// Waits for the next request; `None` if the queue is closed.
@@ -337,6 +368,21 @@ mod tests {
             assert_eq!(slices[0].bytes(&slot), &BYTES[start..start + 90]);
         }
         assert!(readers.n_bytes() >= 3 * 90);
+    }
+
+    #[test]
+    fn without_threads_a_request_is_read_by_the_caller_that_waits_for_it() {
+        let source = Source::other("built in", Arc::new(&BYTES[..]));
+        let readers = Readers::unstarted(vec![source], Arc::default());
+        let slots = Slot::carve(&[ALIGN; 2]).unwrap();
+        let request = |(i, slot)| readers.request(&slices(i, 9), slot, Priority::Queued);
+        let tickets: Vec<_> = (7..).zip(slots).map(request).collect();
+        let (slot, result) = readers.wait(tickets[1]);
+        result.unwrap();
+        assert_eq!(slices(8, 9)[0].bytes(&slot), &BYTES[8..17]);
+        assert!(!readers.is_served(tickets[0]), "only what is waited for");
+        readers.wait_for_any(|ticket| ticket == tickets[0]);
+        assert!(readers.is_served(tickets[0]));
     }
 
     #[test]

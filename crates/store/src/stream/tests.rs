@@ -404,3 +404,56 @@ fn bytes_of_the_program_are_read_like_a_file() {
     assert!(step(&streamed, true).unwrap() == step(&model.mapped(), true).unwrap());
     assert_eq!(streamed.method(), None);
 }
+
+/// Bytes of a server; those from `n_here` on cannot be read yet.
+struct Late {
+    bytes: Vec<u8>,
+    n_here: AtomicU64,
+}
+
+impl ReadAt for Late {
+    fn n_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if offset + buf.len() as u64 > self.n_here.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let start = offset as usize;
+        buf.copy_from_slice(&self.bytes[start..start + buf.len()]);
+        Ok(())
+    }
+
+    fn is_arriving(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_resident_chunk_of_a_late_source_fails_where_it_is_used_and_is_read_again_there() {
+    let model = TestModel::new();
+    let bytes = fs::read(&model.path).unwrap();
+    let late = Arc::new(Late {
+        n_here: AtomicU64::new(u64::MAX),
+        bytes,
+    });
+    let source = ModelSource {
+        name: "remote".to_owned(),
+        bytes: late.clone(),
+    };
+    let budget = Budget::unlimited();
+    let files = ModelFiles::from_sources(vec![source], &budget).unwrap();
+    late.n_here.store(BASE, Ordering::Relaxed);
+    let policy = ResidencyPolicy::whole();
+    let streamed = Streamed::new(files, model.plan.clone(), &policy, &budget).unwrap();
+    let error = step(&streamed, true).unwrap_err();
+    assert!(error.to_string().starts_with("remote: "), "{error}");
+    late.n_here.store(u64::MAX, Ordering::Relaxed);
+    assert!(step(&streamed, true).unwrap() == step(&model.mapped(), true).unwrap());
+    assert_eq!(
+        streamed.io().rate,
+        0.0,
+        "the rate of a network is not one of a disk"
+    );
+}
