@@ -20,7 +20,7 @@ Installs atta, or removes it.
 
 Usage: install.sh [OPTIONS]
 
-      --board         The program for small boards: 2 MB, without server, chat and built-in model
+      --board         The program for small boards: 2 to 3 MB, without server, chat and built-in model
       --prefix DIR    Where bin and share are [default: ~/.local]
       --version V     A version, such as 0.1.0 [default: the newest]
       --from URL      Where the archives are, instead of a release of $repository

@@ -19,30 +19,30 @@
 //! ```
 //!
 //! # Guide
-//! - **A model** is an `Engine`. `LoadOptions` say how much memory it may take and where its
-//!   weights are; `MemoryPlan` tells the need without loading.
-//! - **One text** is a `Session`: it owns a KV cache. `Session::generate` appends a prompt and is
-//!   an iterator of `Event`s; the next call goes on behind that text.
-//! - **A conversation** is messages of the module `chat`, rendered by the file's own template;
-//!   `tools` has calls and their schemas.
-//! - **Many texts at once** are `Job`s of a `Batcher`, which has no thread of its own: the program
-//!   calls `step` and gets `Update`s. Each text has the bits that it would have alone.
-//! - **The choice of tokens** is that of `Sampling`, within a `Constraint` (JSON, a schema, a
-//!   regular expression, a grammar); or the program's own, by `Session::append` and
-//!   `Session::logits`.
-//! - **Vectors** come from an `Embedder`, **speed without another text** from `Speculation`,
-//!   **prompts that outlive the process** from a `PromptCache`, **another task by a small file**
-//!   from an `AdapterFile` in `LoadOptions`.
-//! - **Errors** name no option. `Explain::explain` prints them with the names that the program has
-//!   for each `Setting`.
+//! - **A model** is an [`Engine`]. [`LoadOptions`] say how much memory it may take and where its
+//!   weights are; [`MemoryPlan`] tells the need without loading.
+//! - **One text** is a [`Session`]: it owns a KV cache. [`Session::generate`] appends a prompt and
+//!   is an iterator of [`Event`]s; the next call goes on behind that text.
+//! - **A conversation** is messages of the module [`chat`], rendered by the file's own template;
+//!   [`tools`] has calls and their schemas.
+//! - **Many texts at once** are [`Job`]s of a [`Batcher`], which has no thread of its own: the
+//!   program calls `step` and gets [`Update`]s. Each text has the bits that it would have alone.
+//! - **The choice of tokens** is that of [`Sampling`], within a [`Constraint`] (JSON, a schema, a
+//!   regular expression, a grammar); or the program's own, by [`Session::append`] and
+//!   [`Session::logits`].
+//! - **Vectors** come from an [`Embedder`], **speed without another text** from [`Speculation`],
+//!   **prompts that outlive the process** from a [`PromptCache`], **another task by a small file**
+//!   from an [`AdapterFile`] in [`LoadOptions`].
+//! - **Errors** name no option. [`Explain::explain`] prints them with the names that the program
+//!   has for each [`Setting`].
 //!
-//! Six programs to begin with lie in `crates/cli/examples`: `generate`, `chat`, `batch`,
-//! `embeddings`, `custom_sampler` and `drafter`.
+//! Programs to begin with lie in `crates/cli/examples`: `generate`, `chat`, `batch`, `embeddings`,
+//! `custom_sampler` and `drafter`; `home` lets the built-in model run a house.
 //!
 //! # Features
-//! All but `zenoh` are on by default.
+//! All but `gpu` and `zenoh` are on by default.
 //! - `avx512`: kernels for AVX-512 and AMX.
-//! - `builtin`: the built-in model, as `builtin()`. It adds its size, a few megabytes, to the
+//! - `builtin`: the built-in model, as [`builtin()`]. It adds its size, a few megabytes, to the
 //!   executable and nothing to private memory, since the system maps it from there.
 //! - `cache`: the prompt cache on disk, as `PromptCache`, and `--cache`.
 //! - `chat`: conversations and tool calls, as the modules `chat` and `tools`, and the command.
@@ -54,8 +54,8 @@
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
-//! - `gpu`: `doctor --gpu`, which tests GPUs by the crate `atta-gpu`; not among the defaults,
-//!   because models do not run on them yet. Implies `cluster`.
+//! - `gpu`: `doctor --gpu`, which tests GPUs by the crate `atta-gpu`; models do not run on them
+//!   yet. Implies `cluster`.
 //! - `lora`: LoRA adapters, as `AdapterFile` in `LoadOptions`, and `--lora`.
 //! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
 //! - `hub`: the commands `pull`, `list` and `rm`, and models by the names of their repositories, by
@@ -65,7 +65,7 @@
 //! - `server`: the command `serve`, by the crate `atta-server`.
 //! - `tls`: `serve` with a certificate.
 //! - `analyze`: what `atta inspect` computes beyond the contents of a file.
-//! - `zenoh`, not on by default: the nodes of a cluster find each other by Zenoh.
+//! - `zenoh`: the nodes of a cluster find each other by Zenoh. Implies `cluster`.
 //! - `cli-extras`: coloured help as wide as the terminal, with examples; tips in errors; warnings;
 //!   the commands `version`, `completions` and `man`.
 //!

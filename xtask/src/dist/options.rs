@@ -9,7 +9,7 @@ pub(super) const USAGE: &str = "usage: cargo xtask dist --target TARGET [OPTIONS
 
   --target TARGET  the target, as rustc calls it
   --board          the program for small boards
-  --binary PATH    a program that is built already (default: build it, Linux with cargo-zigbuild)
+  --binary PATH    a program that is built already (default: build it)
   --host PATH      a full program that runs here and writes the manual pages (default: the program)
   --out DIR        where the files go (default: target/dist)";
 
@@ -91,19 +91,14 @@ impl Options {
         [&self.target, profile, self.program()].iter().collect()
     }
 
-    /// The words behind `cargo` that build the program. Programs for Linux are static: zig compiles
-    /// the C in them for each processor, and brings the C library.
+    /// The words behind `cargo` that build the program.
     pub(super) fn build_command(&self) -> Vec<&str> {
         if self.is_board {
             return vec!["board", &self.target, "--locked"];
         }
-        let build = match self.target.contains("-linux-") {
-            true => "zigbuild",
-            false => "build",
-        };
-        let package = ["--locked", "--package", "atta", "--bin", "atta"];
+        let package = ["build", "--locked", "--package", "atta", "--bin", "atta"];
         let profile = ["--profile", "dist", "--target", &self.target];
-        [&[build], &package[..], &profile[..]].concat()
+        [&package[..], &profile[..]].concat()
     }
 
     fn is_windows(&self) -> bool {
@@ -138,11 +133,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_full_programs_for_linux_are_built_with_zig() {
-        let first = |text| parse(text).unwrap().build_command()[0].to_owned();
-        assert_eq!(first("--target riscv64gc-unknown-linux-musl"), "zigbuild");
-        assert_eq!(first("--target aarch64-apple-darwin"), "build");
-        assert_eq!(first("--board --target a-unknown-linux-musl"), "board");
+    fn the_profile_is_that_of_the_kind() {
+        let words = |text| parse(text).unwrap().build_command().join(" ");
+        assert!(
+            words("--target a-unknown-linux-musl")
+                .ends_with("--profile dist --target a-unknown-linux-musl")
+        );
+        assert!(words("--board --target a-unknown-linux-musl").starts_with("board "));
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     for path in NAMING {
         findings.extend(naming(path, &read(root, path)?, &manifest));
     }
-    let pages = files(root, "docs")?;
+    let mut pages = files(root, "docs")?;
+    pages.extend(files(root, "docs/notes")?);
     findings.extend(unlisted(&pages, &read(root, SUMMARY)?));
     Ok(findings)
 }
@@ -123,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_page_that_the_contents_lack_is_found() {
-        let pages = ["docs/a.md", "docs/b.md", "docs/d.svg"].map(str::to_owned);
-        let found = unlisted(&pages, "- [A](a.md)\n");
+        let pages = ["docs/a.md", "docs/b.md", "docs/d.svg", "docs/notes/c.md"].map(str::to_owned);
+        let found = unlisted(&pages, "- [A](a.md)\n- [C](notes/c.md)\n");
         assert_eq!(
             found,
             [Finding::new("docs/b.md", 1, "is not in docs/SUMMARY.md")]
