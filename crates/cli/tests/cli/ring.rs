@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
     net::UdpSocket,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
