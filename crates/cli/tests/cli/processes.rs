@@ -1,4 +1,4 @@
-//! Programs that run beside a test: signals to them, servers that are asked, and their end with the test.
+//! Programs that run beside a test: signals to them, servers that are asked, and their end with it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
