@@ -14,6 +14,11 @@ import { BLOCK_BYTES, nextRun } from './ranges.js';
 const N_FETCHES = 4;
 /** Bytes between two records of what is here: a tab that ends in between fetches them again. */
 const REMEMBER_BYTES = 32 << 20;
+/**
+ * Reads of at most so many bytes do not wait for their blocks, but are fetched by themselves. An engine that opens a model
+ * reads small tensors of every layer, one after the other: a block for each would take as long as the whole download.
+ */
+const SMALL_BYTES = 32 << 10;
 
 /**
  * Opens a file. `how` is `{ store, cache, fetch, signal, wait, progress, full }`; without a store, or with the cache `'none'`,
@@ -164,6 +169,8 @@ export class CachedFile {
     /** Whether the storage has no room for the rest, which every read fetches by itself. */
     this.isFull = false;
     this.done = new Promise((resolve) => { this.whenDone = resolve; });
+    this.failed = new Promise((_, reject) => { this.whenFailed = reject; });
+    this.failed.catch(() => {});
   }
 
   get isArriving() {
@@ -181,9 +188,23 @@ export class CachedFile {
   /** Fills `buffer`, and waits for its blocks if they are not here. */
   async read(offset, buffer) {
     const [first, end] = this.cache.map.blocksOf(offset, buffer.length);
-    if (!this.cache.map.hasAll(first, end)) await this.#arrival(first, end);
-    if (this.isFull && !this.cache.map.hasAll(first, end)) return readThrough(this.remote, offset, buffer);
-    this.readNow(offset, buffer);
+    const isHere = () => this.cache.map.hasAll(first, end);
+    const isSmall = buffer.length <= SMALL_BYTES && this.remote.hasRanges && !this.error;
+    if (!isHere() && !isSmall) await this.#arrival(first, end);
+    if (isHere()) this.readNow(offset, buffer);
+    else await this.#passThrough(offset, buffer);
+  }
+
+  /** Fills `buffer` from the server, and keeps nothing. */
+  async #passThrough(offset, buffer) {
+    if (this.error) throw this.error;
+    try {
+      await Promise.race([readThrough(this.remote, offset, buffer), this.failed]);
+      this.nFetched += buffer.length;
+    } catch (error) {
+      this.#fail(error);
+      throw this.error;
+    }
   }
 
   /** Fills `buffer` from blocks that are here. */
@@ -290,6 +311,7 @@ export class CachedFile {
   #fail(error) {
     this.error ??= error instanceof AttaError ? error : new SourceError(`${this.name}: ${error.message}`, 'network', { cause: error });
     if (this.error.code === 'changed' && this.cache.data !== null) this.cache.forget();
+    this.whenFailed(this.error);
     this.waits.splice(0).forEach(({ reject }) => reject(this.error));
   }
 

@@ -1,5 +1,5 @@
 // Speed beside wllama (llama.cpp's WebAssembly) in the same browser, in turn:
-//   npm install; node beside_wllama.mjs --model FILE.gguf [--threads 1] [--runs 7] [--sentences 16] [--tokens 32] [--browser PATH]
+//   npm install; node beside_wllama.mjs --model FILE.gguf [--threads 1] [--runs 7] [--sentences 16] [--tokens 32] [--warm-ups 3] [--browser PATH]
 // Prints medians, and their ratios; needs a quiet machine. Both take the file from this server and keep nothing of it. Knows no
 // number that would be good: issue 42 has the goals.
 
@@ -20,10 +20,11 @@ const { values } = parseArgs({
   options: {
     model: { type: 'string' }, browser: { type: 'string' }, threads: { type: 'string', default: '1' }, runs: { type: 'string', default: '7' },
     sentences: { type: 'string', default: '16' }, tokens: { type: 'string', default: '32' },
+    'warm-ups': { type: 'string', default: '3' },
   },
 });
-const [threads, nRuns, nSentences, nTokens] = [values.threads, values.runs, values.sentences, values.tokens].map(Number);
-/** A prompt that comes first: browsers compile a module anew, for speed, while it runs. */
+const [threads, nRuns, nSentences, nTokens, nWarmUps] = ['threads', 'runs', 'sentences', 'tokens', 'warm-ups'].map((name) => Number(values[name]));
+/** Of prompts that come first: browsers compile a module anew, for speed, while it runs. */
 const WARM_UP = 'a dog ran over the hill and barked at the old mill. ';
 /** Of some eleven tokens. */
 const SENTENCE = 'the cat sat on the mat and looked at the moon. ';
@@ -39,28 +40,28 @@ async function measure(engine) {
   const context = await browser.newContext();
   const page = await context.newPage();
   await page.goto(`${server.origin}/harness.html`);
-  const found = await page.evaluate(engine, { threads, warmUp: WARM_UP.repeat(nSentences), prompt: SENTENCE.repeat(nSentences), nTokens });
+  const found = await page.evaluate(engine, { threads, nWarmUps, warmUp: WARM_UP.repeat(nSentences), prompt: SENTENCE.repeat(nSentences), nTokens });
   await context.close();
   return found;
 }
 
-async function atta({ threads, warmUp, prompt, nTokens }) {
+async function atta({ threads, nWarmUps, warmUp, prompt, nTokens }) {
   const { load } = await import('/atta/index.js');
   const model = await load('/model.gguf', { threads, cache: 'none', nCtx: 1024, ramBudget: 3e9 });
   const ask = async (body) => JSON.parse((await Array.fromAsync(model.request('/completion', { temperature: 0, ignore_eos: true, ...body }))).join(''));
-  await ask({ prompt: warmUp, n_predict: 2 * nTokens });
+  for (let i = 0; i < nWarmUps; i++) await ask({ prompt: `${i} ${warmUp}`, n_predict: nTokens });
   const { timings } = await ask({ prompt, n_predict: nTokens });
   const { isa, memory } = await model.stats();
   await model.dispose();
   return { prefill: timings.prompt_per_second, decode: timings.predicted_per_second, n: [timings.prompt_n, timings.predicted_n], isa, bytes: memory.bytes };
 }
 
-async function wllama({ threads, warmUp, prompt, nTokens }) {
+async function wllama({ threads, nWarmUps, warmUp, prompt, nTokens }) {
   const { Wllama } = await import('/wllama/index.js');
   const engine = new Wllama({ default: '/wllama/wasm/wllama.wasm' }, { suppressNativeLog: true });
   await engine.loadModelFromUrl(`${location.origin}/model.gguf`, { n_threads: threads, n_ctx: 1024, n_gpu_layers: 0, useCache: false });
   const ask = (prompt, n) => engine.createCompletion({ prompt, max_tokens: n, temperature: 0, logit_bias: { [engine.getEOS()]: -100 } });
-  await ask(warmUp, 2 * nTokens);
+  for (let i = 0; i < nWarmUps; i++) await ask(`${i} ${warmUp}`, nTokens);
   const { timings } = await ask(prompt, nTokens);
   await engine.exit();
   return { prefill: timings.prompt_per_second, decode: timings.predicted_per_second, n: [timings.prompt_n, timings.predicted_n] };

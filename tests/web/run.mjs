@@ -238,7 +238,7 @@ const cases = {
     await place.close();
   },
 
-  async 'the page answers with the model that comes with it, on a desktop and on a phone, and offline'() {
+  async 'the page answers with the model that comes with it, on a desktop and on a phone, offline, and is installable'() {
     const dist = resolve(given.page ?? join(root, 'examples/web/dist'));
     if (!existsSync(join(dist, 'index.html'))) return 'skipped: no page was built';
     server.isIsolated = false;
@@ -248,6 +248,10 @@ const cases = {
       await page.goto(`${server.origin}/page/`);
       // The service worker reloads the page once.
       await page.waitForFunction(() => crossOriginIsolated);
+      const devtools = await context.newCDPSession(page);
+      const { installabilityErrors } = await devtools.send('Page.getInstallabilityErrors');
+      // A context of a test is a private window.
+      assert.deepEqual(installabilityErrors.filter(({ errorId }) => errorId !== 'in-incognito'), []);
       await ask(page, 'turn on the light in the kitchen');
       if (given.shots) await page.screenshot({ path: join(given.shots, `${name}.png`) });
       await context.setOffline(true);

@@ -3,6 +3,7 @@
 import { createReadStream, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
+import { Transform } from 'node:stream';
 
 const TYPES = {
   '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm', '.svg': 'image/svg+xml',
@@ -72,17 +73,15 @@ export class FaultyServer {
     this.log.push({ method: request.method, path: found.path, n: isHead ? 0 : last - start });
     response.writeHead(range ? 206 : 200, headers);
     if (isHead || start >= last) return response.end();
-    const body = createReadStream(found.file, { start, end: last - 1, highWaterMark: 1 << 16 });
+    const file = createReadStream(found.file, { start, end: last - 1, highWaterMark: 1 << 16 });
+    const body = isModel && faults.bytesPerSecond ? file.pipe(throttle(() => this.faults.bytesPerSecond)) : file;
     if (isCut) body.on('end', () => response.destroy());
-    throttled(body, isModel ? faults.bytesPerSecond : 0).pipe(response, { end: !isCut });
+    body.pipe(response, { end: !isCut });
   }
 }
 
-function throttled(body, rate) {
-  if (!rate) return body;
-  body.on('data', (chunk) => {
-    body.pause();
-    setTimeout(() => body.resume(), (chunk.length / rate) * 1000);
-  });
-  return body;
+/** Lets so many bytes of a response through in a second, or all when the rate is gone. */
+function throttle(rate) {
+  const milliseconds = (chunk) => (rate() ? (chunk.length / rate()) * 1000 : 0);
+  return new Transform({ transform: (chunk, _, done) => void setTimeout(done, milliseconds(chunk), null, chunk) });
 }

@@ -26,11 +26,21 @@ async function read(file, offset, n) {
 
 test('any bytes can be read while the file is downloaded, and those are fetched first', async () => {
   const { file, server } = await opened();
+  const n = BLOCK_BYTES / 2;
   const offset = 15 * BLOCK_BYTES - 5;
-  assert.deepEqual(await read(file, offset, 10), bytes.slice(offset, offset + 10));
-  assert.deepEqual(await read(file, bytes.length - 3, 3), bytes.slice(-3));
+  assert.deepEqual(await read(file, offset, n), bytes.slice(offset, offset + n));
+  assert.deepEqual(await read(file, bytes.length - n, n), bytes.slice(-n));
   await file.complete();
   assert.equal(server.nBytesSent(), bytes.length, 'no byte comes twice');
+  file.close();
+});
+
+test('a small read does not wait for its block', async () => {
+  const { file, server } = await opened();
+  assert.deepEqual(await read(file, 19 * BLOCK_BYTES, 5), bytes.slice(19 * BLOCK_BYTES, 19 * BLOCK_BYTES + 5));
+  assert.ok(server.log.some(({ start, end }) => end - start === 5));
+  await file.complete();
+  assert.equal(file.nFetched, bytes.length + 5);
   file.close();
 });
 
