@@ -11,8 +11,8 @@ use std::{io::Write, ops::Range, sync::Arc};
 use atta_store::Budget;
 
 use crate::{
-    Batch, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share, seqs::SeqSize,
-    spec::ModelSpec,
+    Batch, CacheSize, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share,
+    seqs::SeqSize, spec::ModelSpec,
 };
 
 /// The answer of executors that move no keys.
@@ -55,6 +55,16 @@ impl ExecutorSize {
     pub fn part_of(&self, spec: &ModelSpec) -> Share {
         let whole = || Share::whole(spec);
         self.part.clone().unwrap_or_else(whole)
+    }
+
+    /// Keys, values and states that an executor of this size keeps.
+    pub fn cache<'a>(&self, spec: &'a ModelSpec) -> CacheSize<'a> {
+        CacheSize {
+            spec,
+            layers: self.part_of(spec).layers,
+            kv: self.kv,
+            seqs: self.seqs(),
+        }
     }
 
     /// Capacity of the block tables: sliding windows keep what the rows of all batches in flight

@@ -2,10 +2,7 @@
 
 use atta_kernels::Kernels;
 
-use super::{
-    cache::{Cache, kv_places},
-    plan::Place,
-};
+use super::{Cache, cache::kv_places, plan::Place};
 use crate::{AdapterSet, Error, Input, Row, SeqId, Want};
 
 /// A period of the noise, a prime: rows of different positions begin at different elements of it.
