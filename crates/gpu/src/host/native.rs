@@ -7,6 +7,7 @@
 use super::{Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, PipelineId};
 use crate::{Error, Shader};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -40,6 +41,8 @@ pub struct NativeHost {
     readback: Option<wgpu::Buffer>,
     /// The parameters of a command buffer.
     slots: Vec<u8>,
+    /// Bytes that were written behind the last submission, and lie in the driver's memory besides.
+    n_staged: usize,
     loss: Loss,
 }
 
@@ -164,6 +167,7 @@ impl NativeHost {
             by_shader: HashMap::new(),
             readback: None,
             slots: Vec::new(),
+            n_staged: 0,
             loss,
         }
     }
@@ -270,6 +274,7 @@ impl NativeHost {
         }
         drop(pass);
         self.queue.submit([encoder.finish()]);
+        self.n_staged = 0;
         self.stats.submits += 1;
         self.stats.dispatches += dispatches.len() as u64;
     }
@@ -343,11 +348,15 @@ impl Host for NativeHost {
     fn write(&mut self, buffer: BufferId, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.check()?;
         let target = self.words(buffer, at, bytes.len())?;
+        let target = target.clone();
         for (part, i) in bytes.chunks(UPLOAD).zip(0..) {
-            self.queue
-                .write_buffer(target, at + i * UPLOAD as u64, part);
-            if part.len() == UPLOAD {
-                self.queue.submit([]);
+            let at = at + i * UPLOAD as u64;
+            self.queue.write_buffer(&target, at, part);
+            self.n_staged += part.len();
+            if self.n_staged >= UPLOAD {
+                self.n_staged = 0;
+                let submission = self.queue.submit([]);
+                self.wait(submission)?;
             }
         }
         self.stats.bytes_up += bytes.len() as u64;
@@ -400,16 +409,35 @@ impl Host for NativeHost {
         self.check()
     }
 
-    fn read(&mut self, buffer: BufferId, at: u64, out: &mut [u8]) -> Result<(), Error> {
+    fn read_ranges(
+        &mut self,
+        buffer: BufferId,
+        ranges: &[Range<u64>],
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         self.check()?;
-        let source = self.words(buffer, at, out.len())?.clone();
-        let bytes = out.len() as u64;
+        let mut bytes = 0;
+        for range in ranges {
+            let len = range.end.saturating_sub(range.start);
+            self.words(buffer, range.start, usize::try_from(len).unwrap_or(usize::MAX))?;
+            bytes += len;
+        }
+        if bytes != out.len() as u64 {
+            let len = out.len() as u64;
+            return Err(Error::Range { at: 0, len, bytes });
+        }
         if bytes == 0 {
             return Ok(());
         }
+        let source = self.get(buffer).clone();
         let readback = self.readback(bytes);
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(&source, at, &readback, 0, bytes);
+        let mut to = 0;
+        for range in ranges {
+            let len = range.end - range.start;
+            encoder.copy_buffer_to_buffer(&source, range.start, &readback, to, len);
+            to += len;
+        }
         let submission = self.queue.submit([encoder.finish()]);
         let loss = Arc::clone(&self.loss);
         readback.map_async(wgpu::MapMode::Read, 0..bytes, move |mapped| {
