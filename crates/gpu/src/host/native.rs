@@ -419,7 +419,11 @@ impl Host for NativeHost {
         let mut bytes = 0;
         for range in ranges {
             let len = range.end.saturating_sub(range.start);
-            self.words(buffer, range.start, usize::try_from(len).unwrap_or(usize::MAX))?;
+            self.words(
+                buffer,
+                range.start,
+                usize::try_from(len).unwrap_or(usize::MAX),
+            )?;
             bytes += len;
         }
         if bytes != out.len() as u64 {

@@ -152,6 +152,11 @@ impl<A: KvArena> KvCache<A> {
     }
 
     /// The bytes of each group.
+    pub fn arenas(&self) -> &[A] {
+        &self.arenas
+    }
+
+    /// The bytes of each group, for changes.
     pub fn arenas_mut(&mut self) -> &mut [A] {
         &mut self.arenas
     }
