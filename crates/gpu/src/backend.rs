@@ -8,10 +8,11 @@ use crate::{
     Budgets, Error, GpuExecutor, GpuKind, GpuWeights, PartFiles, SharedHost, check_support,
 };
 use atta_formats::Directory;
+use atta_kernels::{Kernels, Pool};
 use atta_model::spec::ModelSpec;
 use atta_model::{
     Backend, Chain, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize,
-    Footprint, KvType, Model, Share,
+    Footprint, KvType, Model, ModelCost, Share, arch,
 };
 use atta_store::{Budget, BudgetItem};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +58,93 @@ impl GpuShare {
     }
 }
 
+/// What a user wants to lie on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuWish {
+    /// The last layers; `None`: as many as fit.
+    pub n_layers: Option<usize>,
+    /// Memory on the GPU; `None`: no limit but its own.
+    pub max_bytes: Option<u64>,
+}
+
+/// A model that is divided, before anything of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuPlan {
+    /// Layers on the GPU.
+    pub share: GpuShare,
+    /// Layers of the model.
+    pub n_layers: usize,
+    /// Memory on the GPU, estimated from the sizes of the file's tensors.
+    pub bytes: u64,
+}
+
+impl GpuPlan {
+    /// Divides the model of a file as a user wants it; `size` is that of an executor.
+    ///
+    /// # Errors
+    /// A file of no model that is known, [`Error::Unsupported`], more layers than there are.
+    pub fn of(
+        directory: &Directory,
+        wish: &GpuWish,
+        size: impl FnOnce(&ModelSpec) -> ExecutorSize,
+    ) -> Result<Self, Error> {
+        let spec = arch::lower(directory.metadata())?;
+        let size = size(&spec);
+        let n_layers = spec.layers.len();
+        if let Some(n) = wish.n_layers.filter(|&n| n > n_layers) {
+            let what = format!("{n} layers of a model of {n_layers}");
+            return Err(ModelError::Options(what).into());
+        }
+        let sizes = PlanSizes {
+            cost: ModelCost::of(&spec, directory)?,
+            spec: &spec,
+            size: &size,
+        };
+        let fits = |n: &usize| wish.max_bytes.is_none_or(|most| sizes.bytes(*n) <= most);
+        let share = GpuShare {
+            n_layers: match wish.n_layers {
+                Some(n) => n,
+                None => (0..=n_layers).rev().find(fits).unwrap_or(0),
+            },
+        };
+        share.check(&spec, size.kv, directory)?;
+        Ok(Self {
+            share,
+            n_layers,
+            bytes: sizes.bytes(share.n_layers),
+        })
+    }
+}
+
+/// The sizes of a model and an executor.
+struct PlanSizes<'a> {
+    spec: &'a ModelSpec,
+    size: &'a ExecutorSize,
+    cost: ModelCost,
+}
+
+impl PlanSizes<'_> {
+    /// Memory of the last `n` layers and the head, and of their state and activations.
+    fn bytes(&self, n: usize) -> u64 {
+        let part = GpuShare { n_layers: n }.on_gpu(self.spec);
+        let layers = &self.cost.layers[part.layers.clone()];
+        let layers: u64 = layers.iter().map(|layer| layer.bytes).sum();
+        // A head that is the embedding lies on the GPU, too.
+        let head = match self.cost.head.bytes {
+            0 => self.cost.embed.bytes,
+            bytes => bytes,
+        };
+        let size = ExecutorSize {
+            part: Some(part),
+            ..self.size.clone()
+        };
+        let executor = GpuExecutor::executor_bytes(self.spec, &size).unwrap_or_default();
+        [head, executor.state, executor.activations]
+            .into_iter()
+            .fold(layers, u64::saturating_add)
+    }
+}
+
 /// Creates executors whose last layers run on a GPU.
 #[derive(Debug)]
 pub struct GpuBackend {
@@ -69,28 +157,23 @@ pub struct GpuBackend {
 }
 
 impl GpuBackend {
-    /// Divides models so; `isa` names the instruction set of the CPU backend, and `budget` limits
-    /// the memory on the GPU.
+    /// Runs the first layers with these kernels and threads, and the others on a GPU, where
+    /// `budget` counts.
     pub fn new(
         host: SharedHost,
-        cpu: CpuBackend,
-        isa: &'static str,
+        kernels: Kernels,
+        pool: Arc<Pool>,
         share: GpuShare,
         budget: Budget,
     ) -> Self {
         Self {
             host,
-            cpu,
-            isa,
+            cpu: CpuBackend::new(kernels, pool),
+            isa: kernels.isa(),
             share,
             budget,
             weights: Mutex::default(),
         }
-    }
-
-    /// The memory on the GPU, by purpose.
-    pub fn items(&self) -> Vec<BudgetItem> {
-        self.budget.items()
     }
 
     /// The host.
@@ -156,6 +239,10 @@ impl Footprint for GpuBackend {
 
     fn part(&self, spec: &ModelSpec) -> Share {
         self.share.on_cpu(spec)
+    }
+
+    fn items_elsewhere(&self) -> Vec<BudgetItem> {
+        self.budget.items()
     }
 }
 

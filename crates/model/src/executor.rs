@@ -8,7 +8,7 @@
 
 use std::{io::Write, ops::Range, sync::Arc};
 
-use atta_store::Budget;
+use atta_store::{Budget, BudgetItem};
 
 use crate::{
     Batch, CacheSize, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share,
@@ -150,6 +150,11 @@ pub trait Footprint: Send + Sync {
     /// Whether its executors keep recurrent states for [`ExecutorSize::n_draft`].
     fn keeps_draft_states(&self) -> bool {
         false
+    }
+
+    /// Memory that its executors have elsewhere, such as on a GPU, by purpose.
+    fn items_elsewhere(&self) -> Vec<BudgetItem> {
+        Vec::new()
     }
 
     /// The member whose rows of that part this machine binds; `None`: it binds all rows.
