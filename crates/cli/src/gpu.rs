@@ -5,7 +5,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use atta::{Budget, LoadOptions};
+use atta::LoadOptions;
 use atta_gpu::{GpuBackend, GpuKind, GpuPlan, GpuWish, HostInfo, NativeHost, SharedHost};
 
 use crate::{
@@ -132,7 +132,7 @@ fn open(
     flags: &GpuFlags,
     options: LoadOptions,
 ) -> Result<LoadOptions, Failure> {
-    let host = SharedHost::new(NativeHost::open(index).map_err(failed)?);
+    let opener = move || Ok(SharedHost::new(NativeHost::open(index)?));
     say(&format!(
         "atta: gpu: {}, {}: {} of {} layers and the head, {}",
         one_line(&info.name),
@@ -142,9 +142,11 @@ fn open(
         bytes(plan.bytes)
     ));
     let pool = options.open_pool()?;
-    let budget = Budget::limited(flags.gpu_budget.unwrap_or(u64::MAX));
+    let max_bytes = flags.gpu_budget.unwrap_or(u64::MAX);
     let kernels = options.kernels()?;
-    let backend = GpuBackend::new(host, kernels, Arc::clone(&pool), plan.share, budget);
+    let threads = Arc::clone(&pool);
+    let backend = GpuBackend::new(Box::new(opener), kernels, threads, plan.share, max_bytes);
+    let backend = backend.map_err(failed)?;
     Ok(LoadOptions {
         backend: Some(Arc::new(backend)),
         pool: Some(pool),

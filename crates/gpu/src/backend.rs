@@ -15,7 +15,7 @@ use atta_model::{
     Footprint, KvType, Model, ModelCost, Share, arch,
 };
 use atta_store::{Budget, BudgetItem};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a model is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,55 +145,106 @@ impl PlanSizes<'_> {
     }
 }
 
+/// Opens a GPU, once more after it was lost.
+pub type Opener = Box<dyn Fn() -> Result<SharedHost, Error> + Send + Sync>;
+
 /// Creates executors whose last layers run on a GPU.
-#[derive(Debug)]
-pub struct GpuBackend {
-    host: SharedHost,
+#[derive(Clone, Debug)]
+pub struct GpuBackend(Arc<Inner>);
+
+struct Inner {
+    open: Opener,
+    /// Whether what lies on the GPU takes memory of this machine.
+    shares_memory: bool,
     cpu: CpuBackend,
     isa: &'static str,
     share: GpuShare,
+    max_bytes: u64,
+    placed: Mutex<Placed>,
+}
+
+/// The host in use, the account of its memory, and the weights of the model there.
+struct Placed {
+    host: SharedHost,
     budget: Budget,
-    weights: Mutex<Option<Arc<GpuWeights>>>,
+    weights: Option<Arc<GpuWeights>>,
+}
+
+/// Weights, and where executors beside them are counted.
+struct Lent {
+    weights: Arc<GpuWeights>,
+    budget: Budget,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("cpu", &self.cpu)
+            .field("share", &self.share)
+            .finish_non_exhaustive()
+    }
 }
 
 impl GpuBackend {
-    /// Runs the first layers with these kernels and threads, and the others on a GPU, where
-    /// `budget` counts.
+    /// Runs the first layers with these kernels and threads, and the others on the GPU that `open`
+    /// opens, in `max_bytes` of its memory.
+    ///
+    /// # Errors
+    /// Those of `open`.
     pub fn new(
-        host: SharedHost,
+        open: Opener,
         kernels: Kernels,
         pool: Arc<Pool>,
         share: GpuShare,
-        budget: Budget,
-    ) -> Self {
-        Self {
+        max_bytes: u64,
+    ) -> Result<Self, Error> {
+        let host = open()?;
+        let shares_memory = match host.info().kind {
+            GpuKind::Integrated | GpuKind::Software => true,
+            GpuKind::Discrete | GpuKind::Virtual | GpuKind::Unknown => false,
+        };
+        let placed = Placed {
             host,
+            budget: Budget::limited(max_bytes),
+            weights: None,
+        };
+        Ok(Self(Arc::new(Inner {
+            open,
+            shares_memory,
             cpu: CpuBackend::new(kernels, pool),
             isa: kernels.isa(),
             share,
-            budget,
-            weights: Mutex::default(),
-        }
+            max_bytes,
+            placed: Mutex::new(placed),
+        })))
     }
+}
 
-    /// The host.
-    pub fn host(&self) -> &SharedHost {
-        &self.host
-    }
-
-    /// Whether what lies on the GPU takes memory of this machine.
-    fn shares_memory(&self) -> bool {
-        match self.host.info().kind {
-            GpuKind::Integrated | GpuKind::Software => true,
-            GpuKind::Discrete | GpuKind::Virtual | GpuKind::Unknown => false,
-        }
-    }
-
-    /// The weights of the part on the GPU, which are read with the first executor.
-    fn weights(&self, model: &Model, ram: &Budget) -> Result<Arc<GpuWeights>, Error> {
-        let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(weights) = &*weights {
-            return Ok(Arc::clone(weights));
+impl Inner {
+    /// The weights of the part on the GPU, which are read with the first executor, and again where
+    /// `lost` are those that were there.
+    fn weights(
+        &self,
+        model: &Model,
+        ram: &Budget,
+        lost: Option<&Arc<GpuWeights>>,
+    ) -> Result<Lent, Error> {
+        let mut placed = self.placed();
+        let is_lost = |there: &Arc<GpuWeights>| lost.is_some_and(|lost| Arc::ptr_eq(lost, there));
+        match &placed.weights {
+            Some(weights) if !is_lost(weights) => {
+                return Ok(Lent {
+                    weights: Arc::clone(weights),
+                    budget: placed.budget.clone(),
+                });
+            }
+            // What was there is gone, and so is its account.
+            Some(_) => {
+                placed.weights = None;
+                placed.host = (self.open)()?;
+                placed.budget = Budget::limited(self.max_bytes);
+            }
+            None => {}
         }
         let spec = model.spec();
         let of = PartFiles {
@@ -203,10 +254,29 @@ impl GpuBackend {
         };
         let budgets = Budgets {
             ram,
-            gpu: &self.budget,
+            gpu: &placed.budget,
         };
-        let uploaded = Arc::new(GpuWeights::upload(&self.host, &of, &budgets)?);
-        Ok(Arc::clone(weights.insert(uploaded)))
+        let uploaded = Arc::new(GpuWeights::upload(&placed.host, &of, &budgets)?);
+        placed.weights = Some(Arc::clone(&uploaded));
+        Ok(Lent {
+            weights: uploaded,
+            budget: placed.budget.clone(),
+        })
+    }
+
+    fn placed(&self) -> MutexGuard<'_, Placed> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An executor of the part on the GPU.
+    fn last_part(&self, lent: &Lent, size: &ExecutorSize) -> Result<Box<dyn Executor>, Error> {
+        let weights = Arc::clone(&lent.weights);
+        Ok(Box::new(GpuExecutor::new(
+            weights,
+            size,
+            &lent.budget,
+            self.isa,
+        )?))
     }
 
     fn sizes(&self, spec: &ModelSpec, size: &ExecutorSize) -> [ExecutorSize; 2] {
@@ -219,13 +289,13 @@ impl GpuBackend {
 
 impl Footprint for GpuBackend {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
-        let [first, last] = self.sizes(spec, size);
-        let here = self.cpu.executor_bytes(spec, &first);
+        let [first, last] = self.0.sizes(spec, size);
+        let here = self.0.cpu.executor_bytes(spec, &first);
         // A size that is refused is an error when the executor is opened.
         let there = GpuExecutor::executor_bytes(spec, &last);
         let there = there
             .ok()
-            .filter(|_| self.shares_memory())
+            .filter(|_| self.0.shares_memory)
             .unwrap_or_default();
         let between = Chain::bytes(spec, size);
         ExecutorBytes {
@@ -238,11 +308,11 @@ impl Footprint for GpuBackend {
     }
 
     fn part(&self, spec: &ModelSpec) -> Share {
-        self.share.on_cpu(spec)
+        self.0.share.on_cpu(spec)
     }
 
     fn items_elsewhere(&self) -> Vec<BudgetItem> {
-        self.budget.items()
+        self.0.placed().budget.items()
     }
 }
 
@@ -253,18 +323,22 @@ impl Backend for GpuBackend {
         size: &ExecutorSize,
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, ModelError> {
+        let inner = &self.0;
         let spec = Arc::new(model.spec().clone());
-        let whole = Share::whole(&spec);
-        if size.part_of(&spec) != whole {
+        if size.part_of(&spec) != Share::whole(&spec) {
             return Err(ModelError::Options(
                 "a part of a model whose last layers are on a GPU".to_owned(),
             ));
         }
-        let [first, last] = self.sizes(&spec, size);
-        let weights = self.weights(&model, budget)?;
-        let first = self.cpu.open(model, &first, budget)?;
-        let last = GpuExecutor::new(weights, &last, &self.budget, self.isa)?;
-        let parts = vec![first, Box::new(last)];
-        Ok(Box::new(Chain::new(spec, size, parts, budget)?))
+        let [first, last_size] = inner.sizes(&spec, size);
+        let mut lent = inner.weights(&model, budget, None)?;
+        let first = inner.cpu.open(Arc::clone(&model), &first, budget)?;
+        let last = inner.last_part(&lent, &last_size)?;
+        let chain = Chain::new(spec, size, vec![first, last], budget)?;
+        let (inner, budget) = (Arc::clone(inner), budget.clone());
+        Ok(Box::new(chain.recovering(Box::new(move || {
+            lent = inner.weights(&model, &budget, Some(&lent.weights))?;
+            Ok(inner.last_part(&lent, &last_size)?)
+        }))))
     }
 }

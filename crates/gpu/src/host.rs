@@ -156,6 +156,9 @@ pub trait Host {
     /// [`Error::Refused`] by the driver's validation, [`Error::DeviceLost`].
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error>;
 
+    /// Gives the device up, which looks to all that use it like a reset by the driver.
+    fn destroy(&mut self);
+
     /// Waits for all submissions and reads words of some ranges of a buffer, in bytes, one behind
     /// the other: all in one wait.
     ///

@@ -51,7 +51,7 @@ mod weights;
 pub use acts::ActLayout;
 pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
-pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish};
+pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
 pub use executor::GpuExecutor;

@@ -6,9 +6,14 @@
 //! has a [`SeqTable`] of all layers and tells every part the same changes, so that it answers as
 //! one executor; a batch that fails in one part is taken back in all.
 
+mod recovery;
+
 use std::{io::Write, ops::Range, sync::Arc};
 
 use atta_store::{Budget, Reservation};
+
+use recovery::Recovery;
+pub use recovery::Reopen;
 
 use crate::{
     Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Observer, Output, Row, SeqId,
@@ -29,8 +34,10 @@ pub struct Chain {
     /// What a part is asked for, and what it answers.
     batch: Batch,
     out: Output,
-    /// The rows in flight.
-    rows: Vec<Row>,
+    /// The batch in flight.
+    submitted: Batch,
+    /// How the last part is replaced if it is lost.
+    recovery: Option<Recovery>,
     /// The last part's batch in flight.
     flight: Option<Ticket>,
     n_submitted: u64,
@@ -75,7 +82,8 @@ impl Chain {
             ids: vec![Vec::new(); size.n_seqs],
             batch: Batch::default(),
             out: Output::default(),
-            rows: Vec::new(),
+            submitted: Batch::default(),
+            recovery: None,
             flight: None,
             n_submitted: 0,
             _memory: budget.reserve("activations between parts", n_bytes)?,
@@ -93,7 +101,7 @@ impl Chain {
     /// Fails if a sequence has rows in flight.
     fn check_idle(&self, seq: SeqId) -> Result<(), Error> {
         let has = |row: &Row| row.seq == seq;
-        match self.flight.is_some() && self.rows.iter().any(has) {
+        match self.flight.is_some() && self.submitted.rows.iter().any(has) {
             true => Err(Error::Busy),
             false => Ok(()),
         }
@@ -256,11 +264,10 @@ impl Executor for Chain {
         let admitted = self.seqs.admit(&batch.rows, |_, _| Ok(()));
         self.seqs.take_copies().for_each(drop);
         admitted?;
-        match self.start(batch) {
+        match self.start_or_recover(batch) {
             Ok(ticket) => {
                 self.flight = Some(ticket);
-                self.rows.clear();
-                self.rows.extend_from_slice(&batch.rows);
+                self.submitted.copy_from(batch);
                 self.n_submitted += 1;
                 Ok(Ticket(self.n_submitted))
             }
@@ -274,13 +281,13 @@ impl Executor for Chain {
     fn collect(&mut self, Ticket(n): Ticket, out: &mut Output) -> Result<(), Error> {
         let is_oldest = n == self.n_submitted;
         let ticket = self.flight.take_if(|_| is_oldest).ok_or(Error::Ticket(n))?;
-        let last = self.parts.len() - 1;
-        let done = self.parts[last].collect(ticket, out);
-        if done.is_err() {
-            let rows = std::mem::take(&mut self.rows);
-            self.undo(&rows);
-            self.rows = rows;
+        let batch = std::mem::take(&mut self.submitted);
+        let done = self.finish(ticket, &batch, out);
+        match &done {
+            Ok(()) => self.remember(&batch.rows),
+            Err(_) => self.undo(&batch.rows),
         }
+        self.submitted = batch;
         done
     }
 
@@ -295,14 +302,18 @@ impl Executor for Chain {
 
     fn new_seq(&mut self) -> Result<SeqId, Error> {
         let own = self.seqs.new_seq()?;
-        self.make(own, |part, _| part.new_seq())
+        let seq = self.make(own, |part, _| part.new_seq())?;
+        self.remember_first(seq, 0);
+        Ok(seq)
     }
 
     fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
         let ids = (0..self.parts.len()).map(|i| self.id(seq, i));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         let own = self.seqs.fork(seq)?;
-        self.make(own, |part, i| part.fork(ids[i]))
+        let fork = self.make(own, |part, i| part.fork(ids[i]))?;
+        self.remember_fork(seq, fork);
+        Ok(fork)
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
@@ -320,11 +331,13 @@ impl Executor for Chain {
             }
             left = least;
         }
+        self.remember_first(seq, left);
         self.seqs.truncate(seq, left)
     }
 
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
         self.check_idle(seq)?;
+        self.forget(seq);
         self.each_part(seq, |part, id| part.shift(id, evicted.clone()))?;
         self.seqs.evict(seq, &evicted)?;
         self.seqs.take_copies().for_each(drop);
@@ -344,6 +357,7 @@ impl Executor for Chain {
         self.check_idle(from)?;
         self.check_idle(to)?;
         self.check_positions(from, &positions)?;
+        self.forget(to);
         let len = self.seqs.len(to)?;
         let ids = (0..self.parts.len()).map(|i| self.id(from, i));
         let mut ids = ids.collect::<Result<Vec<_>, _>>()?.into_iter();
@@ -363,6 +377,7 @@ impl Executor for Chain {
     fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
         self.check_idle(seq)?;
         let len = self.seqs.len(seq)?;
+        self.forget(seq);
         let filled = self.each_part(seq, |part, id| part.fill(id, n));
         match filled.and_then(|()| self.follow(seq, n)) {
             Ok(()) => Ok(()),
@@ -405,6 +420,7 @@ impl Executor for Chain {
             .map(|part| part.info().part.layers.clone());
         let states = split(&self.size.cache(&self.spec), ranges, state)?;
         let mut states = states.iter();
+        self.forget(seq);
         let appended = self.each_part(seq, |part, id| {
             let state = states.next().map_or(&[][..], Vec::as_slice);
             part.append_state(id, state, n)

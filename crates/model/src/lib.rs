@@ -36,7 +36,7 @@ mod tensors;
 pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, MatrixRows, Model, ModelCost, PartCost};
-pub use chain::Chain;
+pub use chain::{Chain, Reopen};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use draft_head::{DraftHeadFile, parse_guessed};
 pub use error::Error;

@@ -172,12 +172,6 @@ impl NativeHost {
         }
     }
 
-    /// Destroys the device, which looks to all that use it like a reset by the driver.
-    pub fn destroy(&mut self) {
-        self.device.destroy();
-        note(&self.loss, "destroyed".to_owned());
-    }
-
     fn check(&self) -> Result<(), Error> {
         match &*locked(&self.loss) {
             Some(reason) => Err(Error::DeviceLost(reason.clone())),
@@ -396,6 +390,11 @@ impl Host for NativeHost {
         self.by_shader.insert(shader.clone(), id);
         self.stats.pipelines += 1;
         Ok(id)
+    }
+
+    fn destroy(&mut self) {
+        self.device.destroy();
+        note(&self.loss, "destroyed".to_owned());
     }
 
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error> {

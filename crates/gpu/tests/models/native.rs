@@ -4,7 +4,7 @@ mod bits;
 mod host;
 mod states;
 
-use atta_gpu::{GpuBackend, GpuShare, Host, NativeHost, SharedHost, check_support};
+use atta_gpu::{GpuBackend, GpuShare, NativeHost, Opener, SharedHost, check_support};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Backend, Batch, CpuBackend, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want,
@@ -20,7 +20,7 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
         run: bits::goldens,
@@ -54,8 +54,12 @@ const TESTS: [Test; 12] = [
         run: host::counters,
     },
     Test {
-        name: "a failed call takes its batch back, and the next one is right",
-        run: host::failures,
+        name: "a device that is lost at any call of a text changes no bit of it",
+        run: host::losses,
+    },
+    Test {
+        name: "nor does one that is destroyed",
+        run: host::destruction,
     },
     Test {
         name: "forks and truncations are those of the CPU",
@@ -127,9 +131,19 @@ fn gpu(
     n_layers: usize,
     size: &ExecutorSize,
 ) -> Box<dyn Executor> {
+    let host = host.clone();
+    gpu_by(Box::new(move || Ok(host.clone())), model, n_layers, size)
+}
+
+/// The same on a GPU that `open` opens, again and again.
+fn gpu_by(
+    open: Opener,
+    model: &Arc<Model>,
+    n_layers: usize,
+    size: &ExecutorSize,
+) -> Box<dyn Executor> {
     let share = GpuShare { n_layers };
-    let budget = Budget::unlimited();
-    let backend = GpuBackend::new(host.clone(), plain(), pool(), share, budget);
+    let backend = GpuBackend::new(open, plain(), pool(), share, u64::MAX).unwrap();
     let opened = backend.open(Arc::clone(model), size, &Budget::unlimited());
     opened.unwrap_or_else(|error| panic!("{n_layers} layers: {error}"))
 }

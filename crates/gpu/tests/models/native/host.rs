@@ -1,14 +1,14 @@
 //! What a host is asked for: how often, within which limits, and what follows if it fails.
 
-use super::{append, cpu, gpu, logits, same, size};
-use crate::support::{bits, stories, tokens};
+use super::{append, cpu, gpu, gpu_by, logits, same, size};
+use crate::support::{stories, tokens};
 use atta_gpu::{
-    BufferId, Dispatch, Error, GpuStats, Host, HostInfo, PipelineId, Shader, SharedHost,
+    BufferId, Dispatch, Error, GpuStats, Host, HostInfo, NativeHost, PipelineId, Shader, SharedHost,
 };
 use atta_model::{Batch, KvType, Output, Want};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A host behind another one: with small buffers, and with a call that fails.
 struct Narrow {
@@ -71,6 +71,10 @@ impl Host for Narrow {
     fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
         self.count()?;
         self.host.lock().pipeline(shader)
+    }
+
+    fn destroy(&mut self) {
+        self.host.lock().destroy();
     }
 
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error> {
@@ -142,37 +146,55 @@ pub(super) fn counters(host: &SharedHost) {
     assert_eq!(host.stats().pipelines, before);
 }
 
-pub(super) fn failures(host: &SharedHost) {
+/// Every call of a step fails once with the loss of the device, in a prompt and in a text, with
+/// one sequence and with a fork: the text is the same.
+pub(super) fn losses(host: &SharedHost) {
+    let model = stories();
+    let size = size(KvType::F16);
+    let ids = tokens(&model, 20);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 20);
+    let (narrow, n_calls_left) = Narrow::new(host, u64::MAX);
+    let mut n_losses = 0;
+    for n_calls in 0.. {
+        let mut both = gpu(&narrow, &model, 1, &size);
+        let seq = both.new_seq().unwrap();
+        n_calls_left.store(n_calls, Ordering::Relaxed);
+        let mut got = append(both.as_mut(), seq, &ids[..9], 5);
+        let fork = both.fork(seq).unwrap();
+        both.truncate(seq, 4).unwrap();
+        got.extend(append(both.as_mut(), fork, &ids[9..], 5));
+        let again = append(both.as_mut(), seq, &ids[4..9], 2);
+        let is_over = n_calls_left.swap(-1, Ordering::Relaxed) >= 0;
+        same(&format!("loss at call {n_calls}"), &got, &expected);
+        let n = model.spec().n_vocab;
+        same("a fork", &again, &expected[4 * n..9 * n]);
+        if is_over {
+            break;
+        }
+        n_losses += 1;
+    }
+    assert!(n_losses >= 12, "{n_losses}");
+}
+
+/// A device that is destroyed in the middle of a text, by another host of the same adapter.
+pub(super) fn destruction(host: &SharedHost) {
     let model = stories();
     let size = size(KvType::F16);
     let ids = tokens(&model, 12);
-    let mut whole = cpu(&model, &size);
-    let expected = logits(whole.as_mut(), &ids, 12);
-    let (narrow, n_calls_left) = Narrow::new(host, u64::MAX);
-    let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 12);
+    let adapters = NativeHost::adapters();
+    let index = adapters
+        .iter()
+        .position(|info| *info == host.info())
+        .unwrap();
+    let device = SharedHost::new(NativeHost::open(index).unwrap());
+    let first = Mutex::new(Some(device.clone()));
+    let host = host.clone();
+    let open = move || Ok(first.lock().unwrap().take().unwrap_or_else(|| host.clone()));
+    let mut both = gpu_by(Box::new(open), &model, 1, &size);
     let seq = both.new_seq().unwrap();
-    let mut got = append(both.as_mut(), seq, &ids[..5], 5);
-    let mut batch = Batch::default();
-    let mut out = Output::default();
-    batch.push_token(seq, 5, ids[5], Want::Logits);
-    let mut n_failures = 0;
-    for n_calls in 0.. {
-        n_calls_left.store(n_calls, Ordering::Relaxed);
-        let done = both.step(&batch, &mut out);
-        let is_over = n_calls_left.swap(-1, Ordering::Relaxed) >= 0;
-        if is_over {
-            done.unwrap();
-            break;
-        }
-        assert!(done.is_err());
-        assert_eq!(both.seqs().len(seq).unwrap(), 5);
-        n_failures += 1;
-    }
-    assert!(
-        n_failures >= 4,
-        "{n_failures}: tables, residual, kernels, results"
-    );
-    got.extend(bits(out.logits(0)));
-    got.extend(append(both.as_mut(), seq, &ids[6..], 3));
-    same("behind failures", &got, &expected);
+    let mut got = append(both.as_mut(), seq, &ids[..7], 7);
+    device.lock().destroy();
+    got.extend(append(both.as_mut(), seq, &ids[7..], 3));
+    same("behind a destroyed device", &got, &expected);
 }
