@@ -144,11 +144,20 @@ pub trait Host {
     /// [`Error::Range`] unless they are whole words of the buffer, [`Error::DeviceLost`].
     fn write(&mut self, buffer: BufferId, at: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Compiles a kernel, once.
+    /// Compiles kernels, each once, and several at the same time where the host can.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::DeviceLost`].
-    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error>;
+    fn pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<PipelineId>, Error>;
+
+    /// Compiles a kernel, once.
+    ///
+    /// # Errors
+    /// As [`pipelines`](Self::pipelines).
+    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
+        let made = self.pipelines(std::slice::from_ref(shader))?;
+        Ok(made[0])
+    }
 
     /// Starts kernels, one after the other, and does not wait for them.
     ///

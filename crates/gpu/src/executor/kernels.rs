@@ -20,36 +20,38 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// Compiles what matrices of these formats and keys of these types need.
+    /// Compiles what matrices of these formats and keys of these types need, all at once.
     pub(super) fn new(
         host: &mut dyn Host,
         formats: impl Iterator<Item = WeightFormat>,
         kv: &[GpuKv],
     ) -> Result<Self, Error> {
-        let mut products = HashMap::new();
-        for format in formats {
-            for way in [ProductWay::Columns, ProductWay::Tiles] {
-                if products.contains_key(&(format, way)) {
-                    continue;
-                }
-                if let Some(shader) = Shader::product(format, way) {
-                    products.insert((format, way), host.pipeline(&shader)?);
-                }
-            }
-        }
-        let mut attention = HashMap::new();
-        for &kv in kv {
-            attention.insert(kv, host.pipeline(&Shader::attention(kv))?);
-        }
+        let ways = [ProductWay::Columns, ProductWay::Tiles];
+        let products = formats.flat_map(|format| ways.map(|way| (format, way)));
+        let products = products.filter_map(|key| Some((key, Shader::product(key.0, key.1)?)));
+        let (keys, mut shaders): (Vec<_>, Vec<_>) = products.unzip();
+        let n_products = shaders.len();
+        shaders.extend(kv.iter().map(|kv| Shader::attention(*kv)));
+        shaders.extend([
+            Shader::quantize(),
+            Shader::add(),
+            Shader::heads(),
+            Shader::move_keys(),
+            Shader::copy_blocks(),
+            Shader::merge(),
+        ]);
+        let made = host.pipelines(&shaders)?;
+        let (products, others) = made.split_at(n_products);
+        let (attention, others) = others.split_at(kv.len());
         Ok(Self {
-            quantize: host.pipeline(&Shader::quantize())?,
-            add: host.pipeline(&Shader::add())?,
-            heads: host.pipeline(&Shader::heads())?,
-            move_keys: host.pipeline(&Shader::move_keys())?,
-            copy_blocks: host.pipeline(&Shader::copy_blocks())?,
-            merge: host.pipeline(&Shader::merge())?,
-            attention,
-            products,
+            quantize: others[0],
+            add: others[1],
+            heads: others[2],
+            move_keys: others[3],
+            copy_blocks: others[4],
+            merge: others[5],
+            attention: kv.iter().copied().zip(attention.iter().copied()).collect(),
+            products: keys.into_iter().zip(products.iter().copied()).collect(),
         })
     }
 

@@ -7,6 +7,7 @@
 use super::{Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, PipelineId};
 use crate::{Error, Shader};
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -192,6 +193,49 @@ impl NativeHost {
         }
     }
 
+    /// Compiles kernels with a thread for each processor: drivers take seconds for one.
+    fn compile_all(&self, shaders: &[&Shader]) -> Vec<Result<wgpu::ComputePipeline, Error>> {
+        let n_threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let of_thread = shaders.len().div_ceil(n_threads).max(1);
+        let compile = |some: &[&Shader]| -> Vec<_> {
+            some.iter().map(|shader| self.compile(shader)).collect()
+        };
+        std::thread::scope(|scope| {
+            let parts = shaders.chunks(of_thread);
+            let threads: Vec<_> = parts
+                .map(|some| scope.spawn(move || compile(some)))
+                .collect();
+            let made = threads.into_iter().map(|thread| thread.join());
+            made.flat_map(|made| made.expect("compiling does not panic"))
+                .collect()
+        })
+    }
+
+    fn compile(&self, shader: &Shader) -> Result<wgpu::ComputePipeline, Error> {
+        let made = self.scoped(|device| {
+            let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(&shader.name),
+                source: wgpu::ShaderSource::Wgsl(shader.text.as_str().into()),
+            });
+            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(&shader.name),
+                layout: Some(&self.layout.pipeline),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Kernels write what they read.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            })
+        });
+        made.map_err(|error| Error::Refused {
+            shader: shader.name.clone(),
+            reason: error.to_string(),
+        })
+    }
+
     fn get(&self, buffer: BufferId) -> &wgpu::Buffer {
         let buffer = self.buffers.get(buffer.0 as usize).and_then(Option::as_ref);
         buffer.expect("a buffer is not used after it was freed")
@@ -357,39 +401,26 @@ impl Host for NativeHost {
         self.check()
     }
 
-    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
+    fn pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<PipelineId>, Error> {
         self.check()?;
-        if let Some(&known) = self.by_shader.get(shader) {
-            return Ok(known);
+        let mut new: Vec<&Shader> = Vec::new();
+        for shader in shaders {
+            if !self.by_shader.contains_key(shader) && !new.contains(&shader) {
+                new.push(shader);
+            }
         }
-        let made = self.scoped(|device| {
-            let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(&shader.name),
-                source: wgpu::ShaderSource::Wgsl(shader.text.as_str().into()),
-            });
-            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(&shader.name),
-                layout: Some(&self.layout.pipeline),
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // Kernels write what they read.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: None,
-            })
-        });
+        let made = self.compile_all(&new);
         self.check()?;
-        let made = made.map_err(|error| Error::Refused {
-            shader: shader.name.clone(),
-            reason: error.to_string(),
-        })?;
-        let id = PipelineId(self.pipelines.len() as u32);
-        self.pipelines.push(made);
-        self.by_shader.insert(shader.clone(), id);
-        self.stats.pipelines += 1;
-        Ok(id)
+        for (shader, made) in new.into_iter().zip(made) {
+            let id = PipelineId(self.pipelines.len() as u32);
+            self.pipelines.push(made?);
+            self.by_shader.insert(shader.clone(), id);
+            self.stats.pipelines += 1;
+        }
+        Ok(shaders
+            .iter()
+            .map(|shader| self.by_shader[shader])
+            .collect())
     }
 
     fn destroy(&mut self) {

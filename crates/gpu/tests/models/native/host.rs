@@ -68,9 +68,9 @@ impl Host for Narrow {
         self.host.lock().write(buffer, at, bytes)
     }
 
-    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
+    fn pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<PipelineId>, Error> {
         self.count()?;
-        self.host.lock().pipeline(shader)
+        self.host.lock().pipelines(shaders)
     }
 
     fn destroy(&mut self) {
