@@ -17,8 +17,8 @@ use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost}
 use atta_kernels::KvElem;
 use atta_model::spec::ModelSpec;
 use atta_model::{
-    Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, RopeTables,
-    admission,
+    Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, Role,
+    RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
 use kernels::Kernels;
@@ -243,6 +243,7 @@ fn vectors_of(
                 l,
                 a,
                 place: cache.layer_place(l),
+                has_v: weights.matrix((Role::AttnV, Some(l))).is_some(),
                 layout,
                 ropes,
             };

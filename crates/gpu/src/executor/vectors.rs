@@ -36,6 +36,8 @@ pub(super) struct AttentionAt<'a> {
     pub(super) l: usize,
     pub(super) a: &'a Attention,
     pub(super) place: KvLayerPlace,
+    /// Whether values have a projection of their own; else they are the keys before their norm.
+    pub(super) has_v: bool,
     pub(super) layout: &'a Layout,
     pub(super) ropes: &'a RopeTables,
 }
@@ -136,6 +138,7 @@ impl Vectors {
             l,
             a,
             place,
+            has_v,
             layout,
             ropes,
         } = *of;
@@ -169,7 +172,7 @@ impl Vectors {
         };
         let value = HeadRecord {
             role: HeadRole::Value,
-            x: layout.v,
+            x: if has_v { layout.v } else { layout.k },
             norm: v_norm.map_or(HeadNorm::None, ones),
             d_rope: 0,
             powers: powers[2],

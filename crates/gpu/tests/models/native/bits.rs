@@ -2,7 +2,7 @@
 
 use super::{cpu, gpu, lacks, logits, same, size};
 use crate::support::quantized::Blocks;
-use crate::support::{Golden, goldens, stories, tokens};
+use crate::support::{Golden, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, ExecutorSize, KvType, Model, Output, Want};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const MIN_GOLDENS: usize = 30;
 const N_TOKENS: usize = 24;
 
 pub(super) fn goldens_of(kv: KvType) -> impl Iterator<Item = (Golden, Arc<Model>)> {
-    let all = goldens().into_iter().map(|golden| {
+    let all = crate::support::goldens().into_iter().map(|golden| {
         let model = golden.model();
         (golden, model)
     });
@@ -70,23 +70,10 @@ pub(super) fn quantized(host: &SharedHost) {
     assert!(n >= MIN_GOLDENS, "{n} quantized models");
 }
 
-/// Every second one of the goldens without other models in them.
+/// The goldens that are files.
 fn all_goldens() -> Vec<Golden> {
     let all = crate::support::goldens().into_iter();
     all.filter(|golden| !golden.is_made()).collect()
-}
-
-pub(super) fn unsupported(_: &SharedHost) {
-    for (name, what) in [
-        ("mixtral", "layer 0 has a mixture of experts"),
-        ("mamba2", "layer 0 has a recurrent mixer"),
-        ("bert", "it is an encoder"),
-        ("deepseek2", "latent attention"),
-    ] {
-        let model = crate::support::golden(name).model();
-        let why = lacks(&model, KvType::F16).unwrap();
-        assert!(why.contains(what), "{name}: {why}");
-    }
 }
 
 pub(super) fn chunks(host: &SharedHost) {
