@@ -41,7 +41,7 @@ pub struct GpuWeights {
     part: Share,
     arenas: Vec<OwnBuffer>,
     matrices: HashMap<MatrixKey, GpuMatrix>,
-    _memory: Reservation,
+    memory: Reservation,
 }
 
 /// A part of a model, and the files that have it.
@@ -97,6 +97,7 @@ impl GpuWeights {
         let mut plan = ArenaPlan::new(host.info().buffer_bytes.min(ARENA_BYTES));
         let matrices = place(&source, part, &mut plan)?;
         let memory = gpu.reserve("gpu weights", plan.bytes().sum());
+        let memory = memory.map_err(store)?;
         let made = plan.bytes().map(|bytes| OwnBuffer::new(host, bytes));
         let mut this = Self {
             arenas: made.collect::<Result<_, _>>()?,
@@ -110,7 +111,7 @@ impl GpuWeights {
             host: host.clone(),
             part: part.clone(),
             matrices,
-            _memory: memory.map_err(store)?,
+            memory,
         };
         source.read_matrices(part, &mut |rows| this.write_rows(rows))?;
         this.write_biases()?;
@@ -134,7 +135,7 @@ impl GpuWeights {
 
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
-        self._memory.bytes()
+        self.memory.bytes()
     }
 
     pub(crate) fn matrix(&self, key: MatrixKey) -> Option<&GpuMatrix> {
@@ -206,9 +207,8 @@ fn bytes_of<'a>(here: &Range<usize>, rows: &MatrixRows<'a>, row_bytes: usize) ->
 }
 
 fn bias_role(role: Role) -> Option<Role> {
-    let biases = OF_LAYER.iter().chain(&[(Role::Output, Role::OutputBias)]);
+    let mut biases = OF_LAYER.iter().chain(&[(Role::Output, Role::OutputBias)]);
     biases
-        .clone()
         .find(|(matrix, _)| *matrix == role)
         .map(|(_, bias)| *bias)
 }

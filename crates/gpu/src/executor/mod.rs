@@ -24,6 +24,7 @@ use atta_store::{Budget, Reservation};
 use kernels::Kernels;
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
@@ -213,8 +214,8 @@ fn elems(spec: &ModelSpec, size: &ExecutorSize) -> Vec<KvElem> {
 fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> {
     let elems = elems(weights.model().spec(), size);
     let kv: Vec<GpuKv> = elems.into_iter().filter_map(GpuKv::of).collect();
-    let formats = weights.matrices().map(|matrix| matrix.format);
-    Kernels::new(&mut *weights.host().lock(), formats, &kv)
+    let formats: HashSet<_> = weights.matrices().map(|matrix| matrix.format).collect();
+    Kernels::new(&mut *weights.host().lock(), formats.into_iter(), &kv)
 }
 
 /// Where the bits are those of every instruction set, the name of the one beside it; else that of

@@ -58,7 +58,7 @@ impl GpuExecutor {
             return Ok(());
         }
         self.cache
-            .arenas_mut()
+            .arenas()
             .iter()
             .try_for_each(|arena| arena.flush())?;
         let spec = self.weights.model().spec();
@@ -117,9 +117,7 @@ impl GpuExecutor {
     /// Reads the residuals, and the logits as many rows at a time as are computed at once.
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         let spec = self.weights.model().spec();
-        let rows = std::mem::take(&mut self.submitted.rows);
-        out.prepare(&rows, spec.n_logits(), spec.d_model);
-        self.submitted.rows = rows;
+        out.prepare(&self.submitted.rows, spec.n_logits(), spec.d_model);
         if self.submitted.rows.is_empty() {
             return Ok(());
         }
