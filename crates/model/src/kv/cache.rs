@@ -156,11 +156,6 @@ impl<A: KvArena> KvCache<A> {
         &self.arenas
     }
 
-    /// The bytes of each group, for changes.
-    pub fn arenas_mut(&mut self) -> &mut [A] {
-        &mut self.arenas
-    }
-
     /// Where keys and values of attention layer `l` of the model are: those that it reads.
     pub fn layer_place(&self, l: usize) -> KvLayerPlace {
         let place = self.kv_place(l);
