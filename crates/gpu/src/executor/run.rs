@@ -6,6 +6,7 @@ use super::GpuExecutor;
 use super::kv::GpuArena;
 use super::pass::{KvOfLayer, Parts, Recorded};
 use crate::{Dispatch, Error};
+use atta_kernels::Kernels;
 use atta_model::{
     Batch, Error as ModelError, Executor, ExecutorInfo, Input, Observer, Output, Row, SeqId,
     SeqTable, Ticket, Want, admission,
@@ -282,6 +283,12 @@ impl Executor for GpuExecutor {
         let len = self.cache.seqs().len(to)?;
         let turns = self.ropes.shift(positions.start, len);
         self.cache.append_moved(from, positions, to, &turns)
+    }
+
+    fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), ModelError> {
+        self.check_idle(seq)?;
+        let plain = Kernels::named("scalar").map_err(ModelError::from)?;
+        self.cache.fill(seq, n, plain)
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), ModelError> {

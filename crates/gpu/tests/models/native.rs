@@ -20,7 +20,7 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
         run: bits::goldens,
@@ -64,6 +64,10 @@ const TESTS: [Test; 12] = [
     Test {
         name: "shifts and moves are those of the CPU",
         run: states::shifts,
+    },
+    Test {
+        name: "positions of no text are those of the CPU",
+        run: states::fills,
     },
     Test {
         name: "states move between the CPU and the GPU",

@@ -100,3 +100,16 @@ pub(super) fn moves(host: &SharedHost) {
         }
     }
 }
+
+pub(super) fn fills(host: &SharedHost) {
+    let model = golden("gemma3").model();
+    let [expected, got] = both(host, &model, 1, &size(KvType::F16)).map(|mut e| {
+        let e = e.as_mut();
+        let ids = tokens(&model, 20);
+        let seq = e.new_seq().unwrap();
+        append(e, seq, &ids[..7], 96);
+        e.fill(seq, 90).unwrap();
+        append(e, seq, &ids[7..], 96)
+    });
+    same("behind positions of no text", &got, &expected);
+}
