@@ -105,7 +105,7 @@ fn plain() -> Kernels {
 
 fn size(kv: KvType) -> ExecutorSize {
     ExecutorSize {
-        n_ctx: 160,
+        n_ctx: 128,
         n_seqs: 4,
         n_batch: 96,
         kv,

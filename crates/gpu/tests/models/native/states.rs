@@ -47,6 +47,7 @@ pub(super) fn shifts(host: &SharedHost) {
         for name in ["llama-plain", "qwen2", "mistral"] {
             let model = golden(name).model();
             let size = ExecutorSize {
+                n_ctx: 160,
                 n_recent: Some(64),
                 ..size(kv)
             };
