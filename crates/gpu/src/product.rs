@@ -2,7 +2,7 @@
 
 use crate::host::{PARAM_WORDS, grid_of};
 use crate::quantize::NONE;
-use crate::{Bindings, Dispatch, PipelineId, WeightFormat};
+use crate::{ActLayout, Bindings, Dispatch, PipelineId, WeightFormat};
 
 /// Activation rows of a workgroup.
 const COLUMNS: u32 = 8;
@@ -88,9 +88,9 @@ impl Product {
     }
 
     fn grid(&self, way: ProductWay) -> [u32; 3] {
-        let [rows, columns] = match (way, self.format) {
+        let [rows, columns] = match (way, self.format.acts()) {
             (ProductWay::Tiles, _) => TILE,
-            (ProductWay::Columns, WeightFormat::F16 | WeightFormat::F32) => [4, COLUMNS],
+            (ProductWay::Columns, ActLayout::F32) => [4, COLUMNS],
             (ProductWay::Columns, _) => [1, COLUMNS],
         };
         grid_of(self.n_out.div_ceil(rows), self.n_rows.div_ceil(columns))

@@ -43,3 +43,7 @@ fn finish(y: f32, row: u32, column: u32) {
     }
     values[at] = v;
 }
+
+fn dot_of_four(a: vec4<u32>, b: vec4<u32>) -> i32 {
+    return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
+}

@@ -10,10 +10,6 @@ const THREADS: u32 = 128u;
 var<workgroup> w_codes: array<u32, 1024>;
 var<workgroup> x_codes: array<vec4<u32>, 512>;
 
-fn dot_of_four(a: vec4<u32>, b: vec4<u32>) -> i32 {
-    return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
-}
-
 // Four words of the codes of a row of the tile.
 fn w_of(row: u32, i: u32) -> vec4<u32> {
     let at = 32u * row + 4u * i;
