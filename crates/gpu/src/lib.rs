@@ -20,7 +20,8 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
-//!   [`CopyBlocks`] and [`MoveKeys`] are kernels with their parameters.
+//!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
+//!   kernels with their parameters.
 //! - [`self_test`] compares a host with atta-kernels.
 
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod arena;
 mod attention;
 mod blocks;
 mod error;
+mod experts;
 mod format;
 mod heads;
 mod host;
@@ -45,6 +47,9 @@ pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
+pub use experts::{
+    Combine, EXPERTS_MAX, ExpertProduct, GroupSlots, ROUTES_MAX, Route, RouteGating, RouteGroups,
+};
 pub use format::WeightFormat;
 pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]

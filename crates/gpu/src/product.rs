@@ -18,6 +18,16 @@ pub enum ProductWay {
     Tiles,
 }
 
+impl ProductWay {
+    /// Activation rows of a workgroup.
+    pub(crate) fn columns(self) -> u32 {
+        match self {
+            Self::Columns => COLUMNS,
+            Self::Tiles => TILE[1],
+        }
+    }
+}
+
 /// What becomes of a product.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ProductEnd {

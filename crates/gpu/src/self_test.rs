@@ -6,6 +6,7 @@
 
 mod attention;
 mod blocks;
+mod experts;
 mod heads;
 mod operations;
 mod products;
@@ -93,6 +94,18 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "attention: keys and values of two types",
         run: attention::mixed,
+    },
+    SelfTest {
+        name: "experts: routes",
+        run: experts::routes,
+    },
+    SelfTest {
+        name: "experts: products",
+        run: experts::products,
+    },
+    SelfTest {
+        name: "experts: sums",
+        run: experts::sums,
     },
 ];
 

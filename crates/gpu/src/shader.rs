@@ -97,6 +97,37 @@ impl Shader {
 
     /// Products with matrices of a format; floats have no tiles.
     pub fn product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let columns = include_str!("shaders/columns/all.wgsl");
+        Self::product_of("matmul", format, way, columns)
+    }
+
+    /// Products with the matrices of experts; floats have no tiles.
+    pub fn expert_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let columns = include_str!("shaders/columns/experts.wgsl");
+        Self::product_of("experts", format, way, columns)
+    }
+
+    /// The choice of experts.
+    pub fn route() -> Self {
+        Self::new("route", &[MATH, include_str!("shaders/route.wgsl")])
+    }
+
+    /// Slots sorted by expert.
+    pub fn group_slots() -> Self {
+        Self::new("group slots", &[include_str!("shaders/group.wgsl")])
+    }
+
+    /// The sum of the results of experts.
+    pub fn combine() -> Self {
+        Self::new("combine", &[MATH, include_str!("shaders/combine.wgsl")])
+    }
+
+    fn product_of(
+        name: &str,
+        format: WeightFormat,
+        way: ProductWay,
+        columns: &'static str,
+    ) -> Option<Self> {
         let algorithm: &[&str] = match (format.acts(), way) {
             (ActLayout::Q8_256, ProductWay::Columns) => &[PRODUCT, OF_256],
             (ActLayout::Q8_256, ProductWay::Tiles) => &[PRODUCT, TILE, TILE_256],
@@ -105,9 +136,9 @@ impl Shader {
             (ActLayout::F32, ProductWay::Columns) => &[PRODUCT, OF_FLOATS],
             (ActLayout::F32, ProductWay::Tiles) => return None,
         };
-        let name = format!("matmul {} {way:?}", name_of(format)).to_lowercase();
+        let name = format!("{name} {} {way:?}", name_of(format)).to_lowercase();
         let steps = format.steps().map(text_of_steps);
-        let pieces = [algorithm, text_of(format), steps.as_slice()].concat();
+        let pieces = [algorithm, &[columns], text_of(format), steps.as_slice()].concat();
         Some(Self::new(&name, &pieces))
     }
 }
@@ -208,6 +239,9 @@ pub fn shaders() -> Vec<Shader> {
         Shader::move_keys(),
         Shader::copy_blocks(),
         Shader::merge(),
+        Shader::route(),
+        Shader::group_slots(),
+        Shader::combine(),
     ];
     for keys in GpuKv::ALL {
         all.extend(GpuKv::ALL.map(|values| Shader::attention(keys, values)));
@@ -216,6 +250,8 @@ pub fn shaders() -> Vec<Shader> {
         let ways = [ProductWay::Columns, ProductWay::Tiles];
         let of_format = ways.map(|way| Shader::product(format, way));
         all.extend(of_format.into_iter().flatten());
+        let of_experts = ways.map(|way| Shader::expert_product(format, way));
+        all.extend(of_experts.into_iter().flatten());
     }
     let mut names = std::collections::HashSet::new();
     all.retain(|shader| names.insert(shader.name.clone()));

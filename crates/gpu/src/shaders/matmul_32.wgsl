@@ -23,7 +23,7 @@ fn multiply(w: u32, columns: Columns, n_groups: u32, g: u32, t: u32) {
     let d = factors_of(w + GROUP_WORDS * n_groups, g);
     let n_blocks = (p.d_in + 255u) / 256u;
     for (var c = 0u; c < columns.n; c++) {
-        let x = p.x_at + (columns.first + c) * n_blocks * 72u;
+        let x = p.x_at + row_of_acts(columns.first + c) * n_blocks * 72u;
         let dx = bitcast<f32>(acts[x + 64u * n_blocks + g]);
         terms[64u * c + t] = terms_of(codes, codes_of_acts(x + 8u * g), d, dx);
     }
@@ -32,12 +32,12 @@ fn multiply(w: u32, columns: Columns, n_groups: u32, g: u32, t: u32) {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = group.y * 65535u + group.x;
-    if row >= p.n_out {
+    let n_groups = groups_of(p.d_in);
+    let columns = columns_of(group, COLUMNS, t);
+    if row >= p.n_out || columns.n == 0u {
         return;
     }
-    let n_groups = groups_of(p.d_in);
-    let columns = columns_of(group);
-    let w = p.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
+    let w = columns.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
     var out = 0.0;
     for (var first = 0u; first < n_groups; first += 64u) {
         if first + t < n_groups {
@@ -52,6 +52,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         workgroupBarrier();
     }
     if t < columns.n {
-        finish(out, row, columns.first + t);
+        finish(out, row, columns.first + t, columns.bias_at);
     }
 }

@@ -4,7 +4,7 @@
 //     Σ e·v ≈ (Σ of the groups in turn, of Σ rne(w·S)·code) / S
 //
 // A shader that includes this says how many positions are a group (`VALUE_GROUP`; of 128 the sums of weights do not limit
-// S), and has `value_scale`, `prepare_values` and `value_pair`.
+// S), and has `scale_of_value`, `prepare_values` and `value_pair`.
 
 // Scales of values are lifted by 2^64, so that no weight is subnormal: that, what takes it back, and 2^-100 lifted.
 const LIFT: f32 = 18446744073709551616.0;
@@ -40,7 +40,7 @@ fn factor_of_weights(peak: u32) -> f32 {
 fn encode_weights(row: Row, head: u32, position: u32, t: u32) -> f32 {
     var w = 0.0;
     if sees(row, position) {
-        w = mul(weights_of[t], mul(value_scale(row, head, position, t), LIFT));
+        w = mul(weights_of[t], mul(scale_of_value(row, head, position, t), LIFT));
         w = select(w, 0.0, w < LEAST);
     }
     let peak = largest_of_all(bitcast<u32>(w) & 0x7fffffffu, t);

@@ -2,7 +2,7 @@
 
 const VALUE_GROUP: u32 = 128u;
 
-fn value_scale(row: Row, head: u32, position: u32, t: u32) -> f32 {
+fn scale_of_value(row: Row, head: u32, position: u32, t: u32) -> f32 {
     return from_f16(kv_half(byte_row(row, p.v_at, head, position)));
 }
 

@@ -2,7 +2,7 @@
 
 const VALUE_GROUP: u32 = 32u;
 
-fn value_scale(row: Row, head: u32, position: u32, t: u32) -> f32 {
+fn scale_of_value(row: Row, head: u32, position: u32, t: u32) -> f32 {
     let rows = code_rows(row, p.v_at, head, position, 1u);
     return bitcast<f32>(kv[rows + (p.d_head / 2u) * p.block_len + position % p.block_len]);
 }

@@ -10,7 +10,7 @@ var<workgroup> row_scales: array<f32, 128>;
 // Codes of scale and minimum, of each position.
 var<workgroup> group_codes: array<u32, 1024>;
 
-fn value_scale(row: Row, head: u32, position: u32, t: u32) -> f32 {
+fn scale_of_value(row: Row, head: u32, position: u32, t: u32) -> f32 {
     let at = nibble_row(row, p.v_at, head, position);
     var largest = 0u;
     for (var g = 0u; g * NIBBLE_GROUP < p.d_head; g++) {
