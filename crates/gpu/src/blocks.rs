@@ -56,13 +56,15 @@ pub struct MoveKeys {
     pub d_rope: u32,
     /// Which of them form pairs.
     pub pairing: RopePairing,
+    /// Positions at the beginning of the first block that stay as they are.
+    pub n_kept: u32,
 }
 
 impl MoveKeys {
     /// The run of the kernel [`Shader::move_keys`](crate::Shader::move_keys).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..10].copy_from_slice(&[
+        params[1..11].copy_from_slice(&[
             self.d_head,
             self.block_len,
             self.kv as u32,
@@ -71,6 +73,7 @@ impl MoveKeys {
             self.angles,
             self.d_rope,
             u32::from(self.pairing == RopePairing::Norm),
+            self.n_kept,
             self.kv.rotation(HeadRole::Key, self.d_head as usize),
         ]);
         Dispatch {

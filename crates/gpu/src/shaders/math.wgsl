@@ -159,7 +159,7 @@ fn activate(kind: u32, x: f32, numbers: vec4<f32>) -> f32 {
         case RELU2: { return select(mul(x, x), 0.0, x < 0.0); }
         case SIGMOID: { return sigmoid(x); }
         case XIELU: { return xielu(x, numbers); }
-        default: { return clamped_gate(x, numbers); }
+        default: { return mul(clamped_gate(x, numbers), clamped_up(1.0, numbers.y)); }
     }
 }
 

@@ -13,6 +13,8 @@ struct Params {
     angles_at: u32,
     d_rope: u32,
     pairs_are_neighbours: u32,
+    // Positions of the first block that stay.
+    n_kept: u32,
     // Elements of a block of the rotation of stored keys; 0: none.
     rotation: u32,
 }
@@ -64,6 +66,9 @@ fn stored_key(rows: u32, position: u32, i: u32) -> f32 {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    if group.z == 0u && group.x < p.n_kept {
+        return;
+    }
     let rows = tables[p.blocks_at + group.z] + p.k_at + group.y * head_words(false);
     for (var i = t; i < p.d_head; i += THREADS) {
         head[i] = stored_key(rows, group.x, i);
