@@ -21,7 +21,8 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
-//!   [`CopyBlocks`] and [`MoveKeys`] are kernels with their parameters.
+//!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
+//!   kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
 //! - [`check_support`] says what a model needs and kernels lack.
@@ -36,6 +37,7 @@ mod backend;
 mod blocks;
 mod error;
 mod executor;
+mod experts;
 mod format;
 mod heads;
 mod host;
@@ -55,6 +57,9 @@ pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
 pub use executor::GpuExecutor;
+pub use experts::{
+    Combine, EXPERTS_MAX, ExpertProduct, GroupSlots, ROUTES_MAX, Route, RouteGating, RouteGroups,
+};
 pub use format::WeightFormat;
 pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]

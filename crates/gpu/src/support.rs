@@ -3,11 +3,12 @@
 //! It knows descriptions and no bytes. A missing thing is an error that names it: nothing is
 //! computed on the CPU instead, unnoticed.
 
-use crate::{Error, GpuKv, RowActivation, WeightFormat};
+use crate::executor::kv_of;
+use crate::{Error, RowActivation, WeightFormat};
 use atta_formats::Directory;
 use atta_model::spec::{
-    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, OutputGate, Outputs,
-    Presence, QkNorm, Wiring,
+    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, OutputGate, Outputs,
+    Presence, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -42,11 +43,11 @@ pub fn check_support(
             let name = format!("blk.{l}.{}", role.name());
             directory.tensor(&name).is_some()
         };
-        check_layer(&spec.layers[l], &has).map_err(layer)?;
-        let [k, v] = kv.of_layer(l, spec.layers.len());
-        if GpuKv::of(k).is_none() || k != v {
-            let what = "keys and values of this type; f16 and f32 are there";
-            return Err(Error::Unsupported(what.to_owned()));
+        check_layer(&spec.layers[l], &has).map_err(&layer)?;
+        let elems = kv.of_layer(l, spec.layers.len());
+        let attention = spec.layers[l].attention();
+        if attention.is_some_and(|a| kv_of(elems, a.d_head).is_none()) {
+            return Err(layer("keys or values of a width that kernels lack"));
         }
     }
     let tensors = part.tensors(spec, directory)?;
@@ -95,12 +96,12 @@ fn check_layer(layer: &LayerSpec, has: &dyn Fn(Role) -> bool) -> Result<(), &'st
     ])?;
     match &layer.mixer {
         Mixer::None => {}
-        Mixer::Attention(a) => check_attention(a, has(Role::AttnQNorm))?,
+        Mixer::Attention(a) => check_attention(a)?,
         _ => return Err("a recurrent mixer"),
     }
     match &layer.ffn {
         Ffn::None => {}
-        Ffn::Gated(mlp) | Ffn::Plain(mlp) => check_mlp(mlp)?,
+        Ffn::Gated(_) | Ffn::Plain(_) => {}
         Ffn::Sparse(_) => return Err("a sparse MLP"),
         Ffn::Moe(_) | Ffn::MlpAndMoe(_) => return Err("a mixture of experts"),
     }
@@ -110,36 +111,24 @@ fn check_layer(layer: &LayerSpec, has: &dyn Fn(Role) -> bool) -> Result<(), &'st
     first_of(&[(is_half, "one sublayer, wired as two")])
 }
 
-fn check_attention(a: &Attention, has_norm: bool) -> Result<(), &'static str> {
-    let norm = matches!(
-        a.qk_norm,
-        QkNorm::LayerPerHead { .. } | QkNorm::Whole { .. }
-    );
-    let norm = norm && has_norm;
+fn check_attention(a: &Attention) -> Result<(), &'static str> {
     let width = a.d_head > D_HEAD_MAX || !a.d_head.is_multiple_of(2);
     first_of(&[
         (matches!(a.kv, KvSource::Latent(_)), "latent attention"),
         (a.gate != OutputGate::None, "gates of heads"),
         (a.indexer.is_some(), "an indexer"),
-        (norm, "norms of queries and keys of this kind"),
         (width, "heads of this width"),
     ])
 }
 
-fn check_mlp(mlp: &Mlp) -> Result<(), &'static str> {
-    first_of(&[
-        (mlp.sub_norm.is_some(), "a norm within the MLP"),
-        (activation(mlp.activation).is_none(), "this activation"),
-    ])
-}
-
-/// The kernels' enumerator of a nonlinearity, if they have it.
-pub(crate) fn activation(activation: Activation) -> Option<RowActivation> {
+/// The kernels' enumerator of a nonlinearity.
+pub(crate) fn activation(activation: Activation) -> RowActivation {
     match activation {
-        Activation::Silu => Some(RowActivation::Silu),
-        Activation::Gelu => Some(RowActivation::Gelu),
-        Activation::GeluTanh => Some(RowActivation::GeluTanh),
-        Activation::Relu2 => Some(RowActivation::Relu2),
-        Activation::Xielu(_) | Activation::Clamped { .. } => None,
+        Activation::Silu => RowActivation::Silu,
+        Activation::Gelu => RowActivation::Gelu,
+        Activation::GeluTanh => RowActivation::GeluTanh,
+        Activation::Relu2 => RowActivation::Relu2,
+        Activation::Xielu(x) => RowActivation::Xielu([x.alpha_p, x.alpha_n, x.beta, x.eps]),
+        Activation::Clamped { alpha, limit } => RowActivation::Clamped { alpha, limit },
     }
 }

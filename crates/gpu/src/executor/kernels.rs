@@ -15,7 +15,8 @@ pub(super) struct Kernels {
     pub(super) move_keys: PipelineId,
     pub(super) copy_blocks: PipelineId,
     pub(super) merge: PipelineId,
-    attention: HashMap<GpuKv, PipelineId>,
+    /// By the types of keys and of values.
+    attention: HashMap<[GpuKv; 2], PipelineId>,
     products: HashMap<(WeightFormat, ProductWay), PipelineId>,
 }
 
@@ -24,14 +25,14 @@ impl Kernels {
     pub(super) fn new(
         host: &mut dyn Host,
         formats: impl Iterator<Item = WeightFormat>,
-        kv: &[GpuKv],
+        kv: &[[GpuKv; 2]],
     ) -> Result<Self, Error> {
         let ways = [ProductWay::Columns, ProductWay::Tiles];
         let products = formats.flat_map(|format| ways.map(|way| (format, way)));
         let products = products.filter_map(|key| Some((key, Shader::product(key.0, key.1)?)));
         let (keys, mut shaders): (Vec<_>, Vec<_>) = products.unzip();
         let n_products = shaders.len();
-        shaders.extend(kv.iter().map(|kv| Shader::attention(*kv)));
+        shaders.extend(kv.iter().map(|&[k, v]| Shader::attention(k, v)));
         shaders.extend([
             Shader::quantize(),
             Shader::add(),
@@ -67,7 +68,7 @@ impl Kernels {
         }
     }
 
-    pub(super) fn attention(&self, kv: GpuKv) -> PipelineId {
+    pub(super) fn attention(&self, kv: [GpuKv; 2]) -> PipelineId {
         self.attention[&kv]
     }
 }

@@ -27,15 +27,24 @@ pub(super) struct GpuArena {
     block_bytes: usize,
     /// Words of the buffer of tables.
     n_tables: usize,
-    copies: RefCell<Vec<WordCopy>>,
+    copies: RefCell<Vec<ByteCopy>>,
 }
 
-/// A copy of words.
+/// A copy of bytes of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct WordCopy {
-    from: u32,
-    to: u32,
-    n: u32,
+struct ByteCopy {
+    from: u64,
+    to: u64,
+    n: u64,
+}
+
+impl ByteCopy {
+    /// Whether it copies whole words.
+    fn has_words(&self) -> bool {
+        [self.from, self.to, self.n]
+            .iter()
+            .all(|at| at.is_multiple_of(4))
+    }
 }
 
 /// What arenas of an executor share.
@@ -84,9 +93,9 @@ impl GpuArena {
         (self.block_bytes / 4) as u32
     }
 
-    /// The first word of bytes of a block.
-    fn word(&self, block: u32, byte: usize) -> u32 {
-        block * self.block_words() + (byte / 4) as u32
+    /// A byte of a block, counted in the buffer.
+    fn byte(&self, block: u32, at: usize) -> u64 {
+        u64::from(block) * self.block_bytes as u64 + at as u64
     }
 
     /// Performs the queued copies.
@@ -94,27 +103,74 @@ impl GpuArena {
         let copies = self.copies.take();
         let most = MAX_PAIRS.min(self.n_tables / 2).max(1);
         let mut rest = &copies[..];
-        while !rest.is_empty() {
-            let n = n_independent(rest, self.block_words()).min(most);
+        while let Some(first) = rest.first() {
+            let n = match first.has_words() {
+                true => n_independent(rest, self.block_bytes as u64).min(most),
+                false => 1,
+            };
             let (now, later) = rest.split_at(n);
-            self.copy(now)?;
+            match first.has_words() {
+                true => self.copy(now)?,
+                false => self.copy_bytes(first)?,
+            }
             rest = later;
         }
         Ok(())
     }
 
-    /// Performs copies that do not read what others of them write.
-    fn copy(&self, copies: &[WordCopy]) -> Result<(), Error> {
+    /// Copies bytes that are no whole words, as rows of 8 bits may be, by way of the CPU.
+    fn copy_bytes(&self, copy: &ByteCopy) -> Result<(), Error> {
+        let bytes = self.read_bytes(&[copy.from..copy.from + copy.n])?;
+        self.write_bytes(copy.to, &bytes)
+    }
+
+    /// Bytes of some ranges, one behind the other.
+    fn read_bytes(&self, ranges: &[Range<u64>]) -> Result<Vec<u8>, Error> {
+        let words = |range: &Range<u64>| range.start / 4 * 4..range.end.next_multiple_of(4);
+        let words: Vec<Range<u64>> = ranges.iter().map(words).collect();
+        let n_bytes: u64 = words.iter().map(|range| range.end - range.start).sum();
+        let mut out = vec![0; n_bytes as usize];
+        let mut host = self.host.lock();
+        host.read_ranges(self.buffer.id(), &words, &mut out)?;
+        if words == ranges {
+            return Ok(out);
+        }
+        let mut rest = &out[..];
+        let mut kept = Vec::new();
+        for (words, range) in words.iter().zip(ranges) {
+            let (here, after) = rest.split_at((words.end - words.start) as usize);
+            let first = (range.start - words.start) as usize;
+            kept.extend_from_slice(&here[first..first + (range.end - range.start) as usize]);
+            rest = after;
+        }
+        Ok(kept)
+    }
+
+    /// Writes bytes, and the words that they are a part of.
+    fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = at + bytes.len() as u64;
+        let words = at / 4 * 4..end.next_multiple_of(4);
+        if words == (at..end) {
+            return self.host.lock().write(self.buffer.id(), at, bytes);
+        }
+        let mut all = self.read_bytes(std::slice::from_ref(&words))?;
+        all[(at - words.start) as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.host.lock().write(self.buffer.id(), words.start, &all)
+    }
+
+    /// Performs copies of words that do not read what others of them write.
+    fn copy(&self, copies: &[ByteCopy]) -> Result<(), Error> {
         let mut copies = copies.to_vec();
         copies.sort_by_key(|copy| copy.n);
         let pairs = copies.iter().flat_map(|copy| [copy.from, copy.to]);
+        let pairs = pairs.map(|byte| (byte / 4) as u32);
         let pairs: Vec<u8> = pairs.flat_map(u32::to_le_bytes).collect();
         let mut at = 0;
         let dispatches = copies.chunk_by(|a, b| a.n == b.n).map(|same| {
             let copy = CopyBlocks {
                 pairs: at,
                 n_pairs: same.len() as u32,
-                block_words: same[0].n,
+                block_words: (same[0].n / 4) as u32,
             };
             at += 2 * copy.n_pairs;
             copy.dispatch(self.kernels.copy_blocks, self.bindings)
@@ -128,20 +184,15 @@ impl GpuArena {
     fn read(&self, pieces: &[BlockPiece]) -> Result<Vec<u8>, Error> {
         self.flush()?;
         let range = |piece: &BlockPiece| {
-            let first = u64::from(piece.block) * self.block_bytes as u64;
-            first + piece.bytes.start as u64..first + piece.bytes.end as u64
+            let Range { start, end } = piece.bytes;
+            self.byte(piece.block, start)..self.byte(piece.block, end)
         };
-        let ranges: Vec<Range<u64>> = pieces.iter().map(range).collect();
-        let mut out = vec![0; pieces.iter().map(|piece| piece.bytes.len()).sum()];
-        self.host
-            .lock()
-            .read_ranges(self.buffer.id(), &ranges, &mut out)?;
-        Ok(out)
+        self.read_bytes(&pieces.iter().map(range).collect::<Vec<_>>())
     }
 
     fn turn(&self, keys: &StoredKeys<'_>, turn: &KeyTurn<'_>) -> Result<(), Error> {
         let Range { start, end } = keys.positions;
-        let kv = GpuKv::of(keys.rows.elem);
+        let kv = GpuKv::of(keys.rows.elem, keys.rows.d);
         let Some(kv) = kv.filter(|_| start < end) else {
             return Ok(());
         };
@@ -149,8 +200,8 @@ impl GpuArena {
         let blocks = &keys.blocks[start / BLOCK_LEN..end.div_ceil(BLOCK_LEN)];
         let n_angles = turn.cos_sin.len();
         let angles = turn.cos_sin.iter().map(|x| x.to_bits());
-        let blocks_words = blocks.iter().map(|&block| self.word(block, 0));
-        let words = angles.chain(blocks_words).flat_map(u32::to_le_bytes);
+        let firsts = blocks.iter().map(|&block| block * self.block_words());
+        let words = angles.chain(firsts).flat_map(u32::to_le_bytes);
         let moved = MoveKeys {
             blocks: n_angles as u32,
             n_blocks: blocks.len() as u32,
@@ -170,18 +221,18 @@ impl GpuArena {
     }
 }
 
-/// How many of the first copies neither read nor write a block that one of them writes, but for
-/// other words of it.
-fn n_independent(copies: &[WordCopy], block_words: u32) -> usize {
-    let block = |word: u32| word / block_words.max(1);
+/// How many of the first copies have whole words, and neither read nor write a block that one of
+/// them writes, but for other words of it.
+fn n_independent(copies: &[ByteCopy], block_bytes: u64) -> usize {
+    let block = |byte: u64| byte / block_bytes.max(1);
     let mut read = HashSet::new();
     let mut written = HashSet::new();
-    let is_free = |copy: &&WordCopy| {
+    let is_free = |copy: &&ByteCopy| {
         let [from, to] = [block(copy.from), block(copy.to)];
         let is_free = !written.contains(&from) && !read.contains(&to) && from != to;
         read.insert(from);
         written.insert(to);
-        is_free
+        is_free && copy.has_words()
     };
     copies.iter().take_while(is_free).count().max(1)
 }
@@ -192,10 +243,10 @@ impl KvArena for GpuArena {
     }
 
     fn copy_to(&mut self, from: u32, bytes: Range<usize>, to: u32, at: usize) {
-        let copy = WordCopy {
-            from: self.word(from, bytes.start),
-            to: self.word(to, at),
-            n: (bytes.len() / 4) as u32,
+        let copy = ByteCopy {
+            from: self.byte(from, bytes.start),
+            to: self.byte(to, at),
+            n: bytes.len() as u64,
         };
         self.copies.get_mut().push(copy);
     }
@@ -207,8 +258,7 @@ impl KvArena for GpuArena {
 
     fn fill(&mut self, block: u32, at: usize, bytes: &[u8]) -> Result<(), ModelError> {
         self.flush()?;
-        let first = u64::from(block) * self.block_bytes as u64 + at as u64;
-        Ok(self.host.lock().write(self.buffer.id(), first, bytes)?)
+        Ok(self.write_bytes(self.byte(block, at), bytes)?)
     }
 
     fn turn_keys(&mut self, keys: &StoredKeys<'_>, turn: &KeyTurn<'_>) -> Result<(), ModelError> {
@@ -222,14 +272,16 @@ mod tests {
 
     #[test]
     fn copies_that_read_what_others_write_wait_for_them() {
-        let copy = |from, to| WordCopy {
-            from: 10 * from,
-            to: 10 * to + 3,
-            n: 2,
+        let copy = |from, to| ByteCopy {
+            from: 40 * from,
+            to: 40 * to + 12,
+            n: 8,
         };
         let all = [copy(0, 1), copy(0, 2), copy(3, 1), copy(2, 4), copy(5, 0)];
-        assert_eq!(n_independent(&all, 10), 3);
-        assert_eq!(n_independent(&all[3..], 10), 2);
-        assert_eq!(n_independent(&[copy(1, 1)], 10), 1);
+        assert_eq!(n_independent(&all, 40), 3);
+        assert_eq!(n_independent(&all[3..], 40), 2);
+        assert_eq!(n_independent(&[copy(1, 1)], 40), 1);
+        let odd = ByteCopy { n: 6, ..copy(6, 7) };
+        assert_eq!(n_independent(&[copy(0, 1), odd], 40), 1);
     }
 }

@@ -210,10 +210,22 @@ fn elems(spec: &ModelSpec, size: &ExecutorSize) -> Vec<KvElem> {
     layers.flat_map(|l| size.kv.of_layer(l, n_layers)).collect()
 }
 
+/// How GPUs hold keys and values of these element types and width, if they can.
+pub(crate) fn kv_of([k, v]: [KvElem; 2], d_head: usize) -> Option<[GpuKv; 2]> {
+    Some([GpuKv::of(k, d_head)?, GpuKv::of(v, d_head)?])
+}
+
 /// The kernels of an executor.
 fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> {
-    let elems = elems(weights.model().spec(), size);
-    let kv: Vec<GpuKv> = elems.into_iter().filter_map(GpuKv::of).collect();
+    let spec = weights.model().spec();
+    let mut kv = HashSet::new();
+    for l in weights.part().layers.clone() {
+        if let Some(a) = spec.layers[l].attention() {
+            let elems = size.kv.of_layer(l, spec.layers.len());
+            kv.extend(kv_of(elems, a.d_head));
+        }
+    }
+    let kv: Vec<[GpuKv; 2]> = kv.into_iter().collect();
     let formats: HashSet<_> = weights.matrices().map(|matrix| matrix.format).collect();
     Kernels::new(&mut *weights.host().lock(), formats.into_iter(), &kv)
 }

@@ -8,6 +8,7 @@
 //! no bytes. A sublayer's input is codes in the layouts of its matrices.
 
 use super::kernels::Kernels;
+use super::kv_of;
 use super::layout::{Acts, Layout};
 use super::tables::StepTables;
 use super::vectors::Vectors;
@@ -17,7 +18,7 @@ use crate::{
     Quantize, RowFunction, RowNorm, StoreHeads,
 };
 use atta_model::spec::{
-    Attention, Ffn, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Norm, Sublayer, Wiring,
+    Attention, Ffn, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Norm, QkNorm, Sublayer, Wiring,
 };
 use atta_model::{KvLayerPlace, Role, RopeTables, seqs::BLOCK_LEN};
 use std::ops::Range;
@@ -42,6 +43,13 @@ pub(super) struct KvOfLayer {
     pub(super) place: KvLayerPlace,
     pub(super) bindings: Bindings,
     pub(super) block_words: u32,
+}
+
+impl KvOfLayer {
+    /// How keys and values are held.
+    fn types(&self, a: &Attention) -> Option<[GpuKv; 2]> {
+        kv_of([self.place.k.1, self.place.v.1], a.d_head)
+    }
 }
 
 /// A step, as far as it is recorded.
@@ -132,6 +140,7 @@ impl<'a> Recorded<'a> {
         for &(role, out) in products {
             self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
         }
+        self.norm_whole_rows(l, a);
         let kv = (self.parts.kv)(l);
         self.store_heads(l, a, &kv);
         self.attend(l, a, &kv);
@@ -148,8 +157,37 @@ impl<'a> Recorded<'a> {
         self.make(&made, layout.mixed, &[(Role::AttnOutput, Some(l))]);
     }
 
+    /// Norms over all heads of a row, of queries and of keys, where a model has such.
+    fn norm_whole_rows(&mut self, l: usize, a: &Attention) {
+        let QkNorm::Whole { eps } = a.qk_norm else {
+            return;
+        };
+        let layout = self.parts.layout;
+        let rows = [
+            (Role::AttnQNorm, layout.q, a.d_q()),
+            (Role::AttnKNorm, layout.k, a.d_kv()),
+        ];
+        for (role, x, d) in rows {
+            let Some(weight) = self.parts.vectors.get(role, Some(l)) else {
+                continue;
+            };
+            let normed = AddNormed {
+                norm: RowNorm::Rms { weight, eps },
+                normed: Normed::Alone,
+                n_rows: self.n_rows,
+                d: d as u32,
+                x,
+                y: x,
+                factor: 0.0,
+            };
+            let kernel = self.parts.kernels.add;
+            let bindings = self.parts.bindings;
+            self.dispatches.push(normed.dispatch(kernel, bindings));
+        }
+    }
+
     fn store_heads(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
-        let Some(elem) = GpuKv::of(kv.place.k.1) else {
+        let Some([keys, values]) = kv.types(a) else {
             return;
         };
         let tables = self.parts.tables;
@@ -161,7 +199,8 @@ impl<'a> Recorded<'a> {
             n_heads: a.n_heads as u32,
             d_head: a.d_head as u32,
             n_rows: self.n_rows,
-            kv: elem,
+            keys,
+            values,
             block_len: BLOCK_LEN as u32,
             rope: rope.map_or(0, |(table, _)| tables.rope(table)),
             factors: tables.factors(a),
@@ -187,7 +226,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn attend_rows(&mut self, l: usize, a: &Attention, kv: &KvOfLayer, rows: Range<u32>) {
-        let Some(elem) = GpuKv::of(kv.place.k.1) else {
+        let Some(types) = kv.types(a) else {
             return;
         };
         let Parts {
@@ -216,10 +255,10 @@ impl<'a> Recorded<'a> {
             softcap: a.softcap,
             slopes: constants.slopes,
         };
-        let mut merge = attend.merge(elem, layout.heads + rows.start * d_q);
+        let mut merge = attend.merge(types[1], layout.heads + rows.start * d_q);
         merge.sinks = vectors.get(Role::AttnSinks, Some(l));
         merge.powers = constants.results;
-        let kernel = kernels.attention(elem);
+        let kernel = kernels.attention(types);
         self.dispatches.push(attend.dispatch(kernel, kv.bindings));
         self.dispatches
             .push(merge.dispatch(kernels.merge, kv.bindings));
@@ -228,33 +267,43 @@ impl<'a> Recorded<'a> {
     fn gated_mlp(&mut self, l: usize, mlp: &Mlp) {
         let layout = self.parts.layout;
         let products = [(Role::FfnGate, layout.gate), (Role::FfnUp, layout.up)];
-        let function = activation(mlp.activation).map(|activation| RowFunction::Gate {
-            activation,
-            up: layout.up,
-        });
+        let up = layout.up;
+        let activation = activation(mlp.activation);
+        let function = match self.sub_norm(l) {
+            None => RowFunction::Gate { activation, up },
+            Some(norm) => RowFunction::GateNormed {
+                activation,
+                up,
+                norm,
+            },
+        };
         self.mlp(l, mlp, &products, function);
     }
 
     fn plain_mlp(&mut self, l: usize, mlp: &Mlp) {
         let products = [(Role::FfnUp, self.parts.layout.gate)];
-        let function = activation(mlp.activation).map(RowFunction::Activate);
+        let activation = activation(mlp.activation);
+        let function = match self.sub_norm(l) {
+            None => RowFunction::Activate(activation),
+            Some(norm) => RowFunction::ActivateNormed(activation, norm),
+        };
         self.mlp(l, mlp, &products, function);
     }
 
-    fn mlp(
-        &mut self,
-        l: usize,
-        mlp: &Mlp,
-        products: &[(Role, u32)],
-        function: Option<RowFunction>,
-    ) {
+    /// The norm of the hidden layer of an MLP, if it has one.
+    fn sub_norm(&self, l: usize) -> Option<RowNorm> {
+        let (norm, role) = self.spec().layers[l].sub(Sublayer::Ffn)?;
+        Some(self.row_norm(norm, [role, role], Some(l)))
+    }
+
+    fn mlp(&mut self, l: usize, mlp: &Mlp, products: &[(Role, u32)], function: RowFunction) {
         let layout = self.parts.layout;
         self.enter(l, Sublayer::Ffn, products);
         for &(role, out) in products {
             self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
         }
         let made = Made {
-            function: function.unwrap_or(RowFunction::Copy),
+            function,
             x: layout.gate,
             d: mlp.d_ff,
             n_rows: self.n_rows,

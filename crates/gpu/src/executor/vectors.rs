@@ -157,6 +157,10 @@ impl Vectors {
         let KvSource::Own { v_norm, .. } = a.kv else {
             return vec![query];
         };
+        let rotation = |role, elem| {
+            let kv = GpuKv::of(elem, a.d_head);
+            kv.map_or(0, |kv| kv.rotation(role, a.d_head))
+        };
         let key = HeadRecord {
             role: HeadRole::Key,
             x: layout.k,
@@ -164,6 +168,7 @@ impl Vectors {
             norm: self.head_norm(a, Role::AttnKNorm, l),
             powers: powers[1],
             stored: (place.k.0 / 4) as u32,
+            rotation: rotation(HeadRole::Key, place.k.1),
             ..query
         };
         let ones = |eps| HeadNorm::First {
@@ -177,7 +182,7 @@ impl Vectors {
             d_rope: 0,
             powers: powers[2],
             stored: (place.v.0 / 4) as u32,
-            rotation: GpuKv::of(place.v.1).map_or(0, |kv| kv.rotation(a.d_head)),
+            rotation: rotation(HeadRole::Value, place.v.1),
             ..key
         };
         vec![query, key, value]
@@ -190,6 +195,7 @@ impl Vectors {
         };
         match (a.qk_norm, weight) {
             (QkNorm::RotatedPerHead { eps }, Some(weight)) => HeadNorm::Last { weight, eps },
+            (QkNorm::LayerPerHead { eps, .. }, Some(weight)) => HeadNorm::Layer { weight, eps },
             (
                 QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } | QkNorm::Unit { eps },
                 Some(weight),

@@ -43,7 +43,7 @@ pub(super) fn copies(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 pub(super) fn moved(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for kv in [GpuKv::Floats, GpuKv::Codes] {
+    for kv in GpuKv::ALL {
         for (d, pairing) in [(64, RopePairing::Norm), (160, RopePairing::Neox)] {
             let keys = MovedKeys::new(probe, kv, d);
             let got = keys.on_gpu(probe, pairing)?;

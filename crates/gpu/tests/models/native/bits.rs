@@ -44,8 +44,9 @@ pub(super) fn goldens_run(host: &SharedHost, kv: KvType) -> usize {
 pub(super) fn goldens(host: &SharedHost) {
     let n = goldens_run(host, KvType::F16);
     assert!(n >= MIN_GOLDENS, "{n} goldens");
-    goldens_run(host, KvType::F32);
-    println!("{n} goldens");
+    for kv in [KvType::F32, KvType::Q8, KvType::Q4] {
+        println!("{n} goldens, and {} with {kv:?}", goldens_run(host, kv));
+    }
 }
 
 pub(super) fn quantized(host: &SharedHost) {

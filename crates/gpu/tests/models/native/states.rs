@@ -21,7 +21,7 @@ fn n_layers(model: &Model) -> usize {
 }
 
 pub(super) fn forks(host: &SharedHost) {
-    for kv in [KvType::F16, KvType::F32] {
+    for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
         let model = golden("gemma3").model();
         let [expected, got] = both(host, &model, n_layers(&model), &size(kv)).map(|mut e| {
             let e = e.as_mut();
@@ -43,7 +43,7 @@ pub(super) fn forks(host: &SharedHost) {
 }
 
 pub(super) fn shifts(host: &SharedHost) {
-    for kv in [KvType::F16, KvType::F32] {
+    for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
         for name in ["llama-plain", "qwen2", "mistral"] {
             let model = golden(name).model();
             let size = ExecutorSize {
