@@ -150,9 +150,9 @@ pub type Opener = Box<dyn Fn() -> Result<SharedHost, Error> + Send + Sync>;
 
 /// Creates executors whose last layers run on a GPU.
 #[derive(Clone, Debug)]
-pub struct GpuBackend(Arc<Inner>);
+pub struct GpuBackend(Arc<Divided>);
 
-struct Inner {
+struct Divided {
     open: Opener,
     /// Whether what lies on the GPU takes memory of this machine.
     shares_memory: bool,
@@ -176,9 +176,9 @@ struct Lent {
     budget: Budget,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for Divided {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner")
+        f.debug_struct("Divided")
             .field("cpu", &self.cpu)
             .field("share", &self.share)
             .finish_non_exhaustive()
@@ -208,7 +208,7 @@ impl GpuBackend {
             budget: Budget::limited(max_bytes),
             weights: None,
         };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Divided {
             open,
             shares_memory,
             cpu: CpuBackend::new(kernels, pool),
@@ -220,7 +220,7 @@ impl GpuBackend {
     }
 }
 
-impl Inner {
+impl Divided {
     /// The weights of the part on the GPU, which are read with the first executor, and again where
     /// `lost` are those that were there.
     fn weights(
@@ -238,7 +238,7 @@ impl Inner {
                     budget: placed.budget.clone(),
                 });
             }
-            // What was there is gone, and so is its account.
+            // The old weights are gone, and so is their account.
             Some(_) => {
                 placed.weights = None;
                 placed.host = (self.open)()?;
@@ -335,7 +335,8 @@ impl Backend for GpuBackend {
         let first = inner.cpu.open(Arc::clone(&model), &first, budget)?;
         let last = inner.last_part(&lent, &last_size)?;
         let chain = Chain::new(spec, size, vec![first, last], budget)?;
-        let (inner, budget) = (Arc::clone(inner), budget.clone());
+        let inner = Arc::clone(inner);
+        let budget = budget.clone();
         Ok(Box::new(chain.recovering(Box::new(move || {
             lent = inner.weights(&model, &budget, Some(&lent.weights))?;
             Ok(inner.last_part(&lent, &last_size)?)

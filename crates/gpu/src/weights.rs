@@ -1,8 +1,8 @@
 //! The weights of a part of a model, on a GPU.
 //!
-//! It knows which matrices a layer has, and nothing of what is computed with them. The one idea:
+//! It knows which matrices a layer has, and no computation. The one idea:
 //! the part is bound a second time, its matrices are read once from the files, chunk by chunk, and
-//! packed on the way, so that what lies on the GPU never lies in the memory of the CPU as a whole.
+//! packed on the way, so that the weights on the GPU never lie in the memory of the CPU as a whole.
 
 use crate::executor::OwnBuffer;
 use crate::{ArenaPlan, Error, MatrixShape, SharedHost, Slice, WeightFormat, upload_rows};
@@ -284,8 +284,8 @@ fn bind(
     source: &dyn Fn(ModelFiles, Plan, &Budget) -> Result<Box<dyn Weights>, StoreError>,
 ) -> Result<Model, Error> {
     let source = |files, plan| source(files, plan, ram).map_err(ModelError::from);
-    let (spec, part) = (spec.clone(), part.clone());
-    Ok(Model::with_share(spec, part, files, ram, source)?)
+    let spec = spec.clone();
+    Ok(Model::with_share(spec, part.clone(), files, ram, source)?)
 }
 
 /// Weights that pass through a small ring.

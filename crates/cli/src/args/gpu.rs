@@ -10,8 +10,8 @@ use super::value;
 #[command(next_help_heading = "GPU")]
 pub(crate) struct GpuFlags {
     /// Run the last layers and the head on a GPU: its number or a part of its name, as `atta doctor
-    /// --gpu` shows them; auto: the best one, or the CPU alone, with the reason, if there is none or
-    /// kernels lack what the model needs; off: the CPU alone [default: off]
+    /// --gpu` shows them; auto: the best one, or the CPU alone, with the reason, if there is none
+    /// or kernels lack what the model needs; off: the CPU alone [default: off]
     #[cfg(any(feature = "gpu", feature = "cli-extras"))]
     #[arg(long, value_name = "auto|off|INDEX|NAME")]
     pub(crate) gpu: Option<String>,

@@ -5,13 +5,12 @@
 
 use super::kernels::LAYOUTS;
 use crate::{ActLayout, Error, Quantize};
-use atta_model::Share;
 use atta_model::spec::ModelSpec;
+use atta_model::{ExecutorSize, Share};
 
-/// Words of partial results of attention, but for rows with more: 32 MiB.
-const PARTIAL_WORDS: usize = 8 << 20;
-/// Words of logits that are computed at once, but for a single row: 64 MiB.
-const LOGIT_WORDS: usize = 16 << 20;
+/// Words of partial results of attention, and of logits that are computed at once, but for rows with
+/// more: 32 MiB, or an eighth of the largest buffer.
+const MAX_ROOM: usize = 8 << 20;
 /// Positions of a chunk of attention.
 const CHUNK: usize = crate::CHUNK;
 
@@ -44,6 +43,8 @@ pub(super) struct Layout {
     pub(super) partials: u32,
     pub(super) n_partials: usize,
     pub(super) n_acts: usize,
+    /// Words of the regions that are used in turns.
+    room: usize,
 }
 
 /// The first words of rows of activations, in each layout.
@@ -88,16 +89,21 @@ impl Words {
 }
 
 impl Layout {
-    /// The regions of a part of a model for batches of `n_rows` rows in contexts of `n_ctx`.
+    /// The regions of a part of a model for an executor of a size, in buffers of at most
+    /// `buffer_bytes`.
     pub(super) fn new(
         spec: &ModelSpec,
         part: &Share,
-        n_rows: usize,
-        n_ctx: usize,
+        size: &ExecutorSize,
+        buffer_bytes: u64,
     ) -> Result<Self, Error> {
-        let mut layout = Self::default();
-        layout.place_values(spec, part, n_rows)?;
-        layout.place_acts(spec, n_rows, n_ctx)?;
+        let room = usize::try_from(buffer_bytes / 32).unwrap_or(usize::MAX);
+        let mut layout = Self {
+            room: room.min(MAX_ROOM),
+            ..Self::default()
+        };
+        layout.place_values(spec, part, size.n_batch)?;
+        layout.place_acts(spec, size.n_batch, size.n_ctx)?;
         Ok(layout)
     }
 
@@ -116,7 +122,7 @@ impl Layout {
         self.up = mlp.take(n * d_ff)?;
         let mut head = values;
         let n_vocab = if part.head { spec.n_logits() } else { 0 };
-        self.n_logit_rows = (LOGIT_WORDS / n_vocab.max(1)).clamp(1, n);
+        self.n_logit_rows = (self.room / n_vocab.max(1)).clamp(1, n);
         self.logits = head.take(self.n_logit_rows * n_vocab)?;
         self.n_values = mixer.0.max(mlp.0).max(head.0);
         Ok(())
@@ -130,7 +136,7 @@ impl Layout {
         let mut attention = acts;
         self.hidden = acts.take_acts(n, d_ff)?;
         let of_row = partial_words(spec, n_ctx.div_ceil(CHUNK));
-        self.n_partials = of_row.saturating_mul(n).min(PARTIAL_WORDS.max(of_row));
+        self.n_partials = of_row.saturating_mul(n).min(self.room.max(of_row));
         self.partials = attention.take(self.n_partials)?;
         self.n_acts = acts.0.max(attention.0);
         Ok(())

@@ -132,7 +132,8 @@ impl GpuExecutor {
             let what = format!("batches of more than {MAX_ROWS} rows");
             return Err(Error::Unsupported(what));
         }
-        let layout = Layout::new(spec, &part, size.n_batch, size.n_ctx)?;
+        let buffer_bytes = weights.host().info().buffer_bytes;
+        let layout = Layout::new(spec, &part, &size, buffer_bytes)?;
         let bytes = Self::bytes(spec, &size, &layout);
         let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
         let memory = [
@@ -183,13 +184,13 @@ impl GpuExecutor {
         })
     }
 
-    /// Memory on the GPU of an executor of a part of a model, without its weights.
+    /// Memory on the GPU of an executor of a part of a model, without its weights, at most.
     ///
     /// # Errors
     /// A size that no executor can have.
     pub fn executor_bytes(spec: &ModelSpec, size: &ExecutorSize) -> Result<ExecutorBytes, Error> {
         let part = size.part_of(spec);
-        let layout = Layout::new(spec, &part, size.n_batch, size.n_ctx)?;
+        let layout = Layout::new(spec, &part, size, u64::MAX)?;
         Ok(Self::bytes(spec, size, &layout))
     }
 

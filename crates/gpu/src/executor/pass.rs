@@ -13,6 +13,7 @@ use super::layout::{Acts, Layout};
 use super::tables::StepTables;
 use super::vectors::Vectors;
 use crate::support::activation;
+use crate::weights::MatrixKey;
 use crate::{
     AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, Normed, Product, ProductEnd,
     Quantize, RowFunction, RowNorm, StoreHeads,
@@ -24,7 +25,7 @@ use atta_model::{KvLayerPlace, Role, RopeTables, seqs::BLOCK_LEN};
 use std::ops::Range;
 
 /// What a step reads and does not change.
-pub(super) struct Parts<'a> {
+pub(super) struct StepParts<'a> {
     pub(super) weights: &'a GpuWeights,
     pub(super) kernels: &'a Kernels,
     pub(super) layout: &'a Layout,
@@ -54,7 +55,7 @@ impl KvOfLayer {
 
 /// A step, as far as it is recorded.
 pub(super) struct Recorded<'a> {
-    parts: &'a Parts<'a>,
+    parts: &'a StepParts<'a>,
     n_rows: u32,
     pub(super) dispatches: Vec<Dispatch>,
 }
@@ -77,7 +78,7 @@ struct Leaving {
 
 impl<'a> Recorded<'a> {
     /// An empty step of so many rows.
-    pub(super) fn new(parts: &'a Parts<'a>, n_rows: usize) -> Self {
+    pub(super) fn new(parts: &'a StepParts<'a>, n_rows: usize) -> Self {
         Self {
             parts,
             n_rows: n_rows as u32,
@@ -229,7 +230,7 @@ impl<'a> Recorded<'a> {
         let Some(types) = kv.types(a) else {
             return;
         };
-        let Parts {
+        let StepParts {
             layout,
             vectors,
             tables,
@@ -386,7 +387,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// Activations in the layouts of these matrices.
-    fn make(&mut self, made: &Made, acts: Acts, keys: &[(Role, Option<usize>)]) {
+    fn make(&mut self, made: &Made, acts: Acts, keys: &[MatrixKey]) {
         let matrices = keys
             .iter()
             .filter_map(|key| self.parts.weights.matrix(*key));
@@ -406,18 +407,11 @@ impl<'a> Recorded<'a> {
         self.dispatches.push(quantize.dispatch(kernel, bindings));
     }
 
-    fn product(&mut self, key: (Role, Option<usize>), acts: Acts, out: u32, end: ProductEnd) {
+    fn product(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd) {
         self.product_of(key, acts, out, end, self.n_rows);
     }
 
-    fn product_of(
-        &mut self,
-        key: (Role, Option<usize>),
-        acts: Acts,
-        out: u32,
-        end: ProductEnd,
-        n_rows: u32,
-    ) {
+    fn product_of(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd, n_rows: u32) {
         let Some(matrix) = self.parts.weights.matrix(key) else {
             return;
         };

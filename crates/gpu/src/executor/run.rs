@@ -4,7 +4,7 @@
 
 use super::GpuExecutor;
 use super::kv::GpuArena;
-use super::pass::{KvOfLayer, Parts, Recorded};
+use super::pass::{KvOfLayer, Recorded, StepParts};
 use crate::{Dispatch, Error};
 use atta_kernels::Kernels;
 use atta_model::{
@@ -95,7 +95,7 @@ impl GpuExecutor {
                 block_words: arena.block_words(),
             }
         };
-        let parts = Parts {
+        let parts = StepParts {
             weights: &self.weights,
             kernels: &self.kernels,
             layout: &self.layout,

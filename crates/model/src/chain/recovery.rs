@@ -13,7 +13,7 @@ pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Executor>, Error> + Send>;
 /// Times that a part is made anew without a batch that succeeds between them.
 const MAX_ATTEMPTS: usize = 2;
 
-/// What is needed to make the last part anew.
+/// The means to make the last part anew.
 pub(super) struct Recovery {
     reopen: Reopen,
     /// The tokens of each sequence, by slots; `None`: not all are known.

@@ -96,20 +96,17 @@ impl Host for Narrow {
 pub(super) fn small_buffers(host: &SharedHost) {
     let model = stories();
     let size = atta_model::ExecutorSize {
-        n_ctx: 32,
-        n_batch: 8,
+        n_ctx: 300,
+        n_batch: 256,
         n_seqs: 1,
         ..size(KvType::F16)
     };
-    let ids = tokens(&model, 8);
-    let expected = logits(cpu(&model, &size).as_mut(), &ids, 8);
-    let (narrow, _) = Narrow::new(host, 1 << 20);
+    let ids = tokens(&model, 290);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 256);
+    let (narrow, _) = Narrow::new(host, 4 << 20);
     let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
-    same(
-        "buffers of 1 MiB",
-        &logits(both.as_mut(), &ids, 8),
-        &expected,
-    );
+    let got = logits(both.as_mut(), &ids, 256);
+    same("buffers of 4 MiB", &got, &expected);
 }
 
 pub(super) fn counters(host: &SharedHost) {
