@@ -5,14 +5,15 @@
 //! the other one is read once from the same files, when the first executor is opened.
 
 use crate::{
-    Budgets, Error, GpuExecutor, GpuKind, GpuWeights, PartFiles, SharedHost, check_support,
+    Budgets, Error, GpuExecutor, GpuKind, GpuWeights, PartFiles, SharedHost, WeightFormat,
+    check_support,
 };
-use atta_formats::Directory;
+use atta_formats::{Directory, TensorInfo};
 use atta_kernels::{Kernels, Pool};
 use atta_model::spec::ModelSpec;
 use atta_model::{
     Backend, Chain, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize,
-    Footprint, KvType, Model, ModelCost, Share, arch,
+    Footprint, KvType, Model, Share, arch,
 };
 use atta_store::{Budget, BudgetItem};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +75,7 @@ pub struct GpuPlan {
     pub share: GpuShare,
     /// Layers of the model.
     pub n_layers: usize,
-    /// Memory on the GPU, estimated from the sizes of the file's tensors.
+    /// Memory on the GPU, as the file's tensors and the executor say.
     pub bytes: u64,
 }
 
@@ -96,7 +97,7 @@ impl GpuPlan {
             return Err(ModelError::Options(what).into());
         }
         let sizes = PlanSizes {
-            cost: ModelCost::of(&spec, directory)?,
+            directory,
             spec: &spec,
             size: &size,
         };
@@ -118,30 +119,34 @@ impl GpuPlan {
 
 /// The sizes of a model and an executor.
 struct PlanSizes<'a> {
+    directory: &'a Directory,
     spec: &'a ModelSpec,
     size: &'a ExecutorSize,
-    cost: ModelCost,
 }
 
 impl PlanSizes<'_> {
     /// Memory of the last `n` layers and the head, and of their state and activations.
     fn bytes(&self, n: usize) -> u64 {
         let part = GpuShare { n_layers: n }.on_gpu(self.spec);
-        let layers = &self.cost.layers[part.layers.clone()];
-        let layers: u64 = layers.iter().map(|layer| layer.bytes).sum();
-        // A head that is the embedding lies on the GPU, too.
-        let head = match self.cost.head.bytes {
-            0 => self.cost.embed.bytes,
-            bytes => bytes,
-        };
+        let tensors = part.tensors(self.spec, self.directory);
+        let weights: u64 = tensors.iter().flatten().map(|t| bytes_of(t)).sum();
         let size = ExecutorSize {
             part: Some(part),
             ..self.size.clone()
         };
         let executor = GpuExecutor::executor_bytes(self.spec, &size).unwrap_or_default();
-        [head, executor.state, executor.activations]
-            .into_iter()
-            .fold(layers, u64::saturating_add)
+        let both = executor.state.saturating_add(executor.activations);
+        weights.saturating_add(both)
+    }
+}
+
+/// Bytes of a tensor on a GPU, where some formats take more than in a file.
+fn bytes_of(tensor: &TensorInfo) -> u64 {
+    let n = tensor.shape.n_elements();
+    let d_in = tensor.shape.dims().last().copied().unwrap_or(1).max(1);
+    match WeightFormat::of(tensor.ty) {
+        Some(format) if d_in < n => 4 * format.row_words(d_in as usize) as u64 * (n / d_in),
+        _ => 4 * n,
     }
 }
 
