@@ -8,8 +8,8 @@ use crate::{ActLayout, Error, Quantize};
 use atta_model::spec::ModelSpec;
 use atta_model::{ExecutorSize, Share};
 
-/// Words of partial results of attention, and of logits that are computed at once, but for rows with
-/// more: 32 MiB, or an eighth of the largest buffer.
+/// Words of partial results of attention, and of logits that are computed at once, but for rows
+/// with more: 32 MiB, or an eighth of the largest buffer.
 const MAX_ROOM: usize = 8 << 20;
 /// Positions of a chunk of attention.
 const CHUNK: usize = crate::CHUNK;
