@@ -54,8 +54,9 @@
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
-//! - `gpu`: `doctor --gpu`, which tests GPUs by the crate `atta-gpu`; models do not run on them
-//!   yet. Implies `cluster`.
+//! - `gpu`: `--gpu`, the last layers of a model on a GPU, and `doctor --gpu`, which tests GPUs, by
+//!   the crate `atta-gpu`; not among the defaults, because it takes minutes to build. Implies
+//!   `cluster`.
 //! - `lora`: LoRA adapters, as `AdapterFile` in `LoadOptions`, and `--lora`.
 //! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
 //! - `hub`: the commands `pull`, `list` and `rm`, and models by the names of their repositories, by

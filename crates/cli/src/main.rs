@@ -19,6 +19,8 @@ mod constraint;
 mod conversation;
 mod failure;
 mod generation_printer;
+#[cfg_attr(not(feature = "gpu"), path = "absent/gpu.rs")]
+mod gpu;
 #[cfg_attr(not(feature = "hub"), path = "absent/hub.rs")]
 mod hub;
 mod input;

@@ -271,6 +271,11 @@ pub(crate) fn memory(engine: &Engine) {
         return row("reserved in all", reserved);
     };
     row("reserved in all", reserved);
+    let elsewhere = engine.items_elsewhere();
+    if !elsewhere.is_empty() {
+        say("memory of the GPU");
+        elsewhere.iter().for_each(|item| row(item.name, item.bytes));
+    }
     say("the system says");
     row("RssAnon + RssShmem", usage.private());
     row("RssAnon", usage.rss_anon);

@@ -13,7 +13,7 @@ use atta_model::{
     KvType, Model, Share, arch,
     spec::{ModelSpec, Outputs},
 };
-use atta_store::{Budget, Extent, ModelFiles, Reservation};
+use atta_store::{Budget, BudgetItem, Extent, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
 #[cfg(feature = "cache")]
@@ -444,6 +444,11 @@ impl Engine {
     /// The backend that creates executors.
     pub(crate) fn backend(&self) -> &dyn Backend {
         self.inner.backend.as_ref()
+    }
+
+    /// Memory that executors have elsewhere, such as on a GPU, by purpose.
+    pub fn items_elsewhere(&self) -> Vec<BudgetItem> {
+        self.inner.backend.items_elsewhere()
     }
 
     /// The budget of private memory.

@@ -13,7 +13,7 @@ pub enum ActLayout {
     /// scales.
     Q8_32,
     /// int8 with one f32 scale for each 256: `[n_blocks, 64]` words of codes, `[n_blocks]` scales,
-    /// `[n_blocks, 8]` sums of 32 codes.
+    /// `[n_blocks, 8]` words with two sums of 16 codes each.
     Q8_256,
 }
 

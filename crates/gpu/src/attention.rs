@@ -7,7 +7,7 @@
 use crate::heads::HeadPowers;
 use crate::host::PARAM_WORDS;
 use crate::quantize::NONE;
-use crate::{Bindings, Dispatch, GpuKv, PipelineId};
+use crate::{Bindings, Dispatch, GpuKv, HeadRole, PipelineId};
 
 /// Positions of a chunk.
 pub const CHUNK: usize = 128;
@@ -25,7 +25,7 @@ pub struct Attend {
     pub n_heads: u32,
     /// Heads of keys and values.
     pub n_kv_heads: u32,
-    /// Width of a head: even, at most 1024.
+    /// Width of a head: one that [`GpuKv::of`] takes.
     pub d_head: u32,
     /// Positions of a KV block.
     pub block_len: u32,
@@ -84,13 +84,14 @@ impl Attend {
         }
     }
 
-    /// The merge of the partial results into values from word `out` on.
-    pub fn merge(&self, kv: GpuKv, out: u32) -> Merge {
+    /// The merge of the partial results into values from word `out` on; `values` is how the KV cache
+    /// holds values.
+    pub fn merge(&self, values: GpuKv, out: u32) -> Merge {
         Merge {
             attend: *self,
             sinks: None,
             out,
-            rotation: kv.rotation(self.d_head as usize),
+            rotation: values.rotation(HeadRole::Value, self.d_head as usize),
             powers: None,
         }
     }

@@ -1,7 +1,7 @@
 //! The kernels that work on whole blocks of the KV cache: copies, and keys at other positions.
 
 use crate::host::PARAM_WORDS;
-use crate::{Bindings, Dispatch, GpuKv, PipelineId};
+use crate::{Bindings, Dispatch, GpuKv, HeadRole, PipelineId};
 use atta_kernels::RopePairing;
 
 /// Threads of a workgroup of the copy, each with a word.
@@ -48,7 +48,7 @@ pub struct MoveKeys {
     pub k: u32,
     /// Heads of keys.
     pub n_kv_heads: u32,
-    /// Width of a head: even, at most 1024.
+    /// Width of a head: one that [`GpuKv::of`] takes.
     pub d_head: u32,
     /// First word among the tables of the rotation, `[d_rope/2, (cos, sin)]` f32.
     pub angles: u32,
@@ -56,13 +56,15 @@ pub struct MoveKeys {
     pub d_rope: u32,
     /// Which of them form pairs.
     pub pairing: RopePairing,
+    /// Positions at the beginning of the first block that stay as they are.
+    pub n_kept: u32,
 }
 
 impl MoveKeys {
     /// The run of the kernel [`Shader::move_keys`](crate::Shader::move_keys).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..9].copy_from_slice(&[
+        params[1..11].copy_from_slice(&[
             self.d_head,
             self.block_len,
             self.kv as u32,
@@ -71,6 +73,8 @@ impl MoveKeys {
             self.angles,
             self.d_rope,
             u32::from(self.pairing == RopePairing::Norm),
+            self.n_kept,
+            self.kv.rotation(HeadRole::Key, self.d_head as usize),
         ]);
         Dispatch {
             pipeline,

@@ -1,5 +1,15 @@
 //! The errors of this crate.
 
+impl From<Error> for atta_model::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DeviceLost(_) => Self::Lost(error.to_string()),
+            Error::Model(error) => error,
+            _ => Self::Device(error.to_string()),
+        }
+    }
+}
+
 /// The failure of a GPU.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +63,14 @@ pub enum Error {
         /// The driver's words.
         reason: String,
     },
+
+    /// A model, or an executor of a size, for which kernels are missing.
+    #[error("GPUs cannot run this model yet: {0}")]
+    Unsupported(String),
+
+    /// The model's own failure, such as weights that cannot be read.
+    #[error(transparent)]
+    Model(#[from] atta_model::Error),
 
     /// Another result than that of the CPU.
     #[error("{case}: element {at} is {got:#010x}, expected {expected:#010x}")]

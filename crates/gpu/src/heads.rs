@@ -7,25 +7,35 @@
 use crate::host::PARAM_WORDS;
 use crate::quantize::NONE;
 use crate::{Bindings, Dispatch, PipelineId};
-use atta_kernels::{KvElem, RopePairing};
+use atta_kernels::{D_HEAD_MAX, KvElem, RopePairing};
 
-/// How a KV cache on a GPU holds keys and values: the bytes of the CPU's.
+/// How a KV cache on a GPU holds keys or values: the bytes of the CPU's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GpuKv {
     /// [`KvElem::F32`].
     Floats,
     /// [`KvElem::F16`]: codes of 16 bits, and scales.
     Codes,
+    /// [`KvElem::Q8`]: codes of 8 bits with an f16 scale.
+    Bytes,
+    /// [`KvElem::Q4`]: codes of 4 bits in groups.
+    Nibbles,
 }
 
 impl GpuKv {
-    /// The one for an element type, if GPUs have kernels for it.
-    pub fn of(elem: KvElem) -> Option<Self> {
-        match elem {
-            KvElem::F32 => Some(Self::Floats),
-            KvElem::F16 => Some(Self::Codes),
-            KvElem::Q8 | KvElem::Q4 => None,
-        }
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Floats, Self::Codes, Self::Bytes, Self::Nibbles];
+
+    /// The one for an element type, and heads of width `d`: even, for 8 and 4 bits a multiple of 8,
+    /// and at most 1024. `None`: GPUs have no kernels for that.
+    pub fn of(elem: KvElem, d: usize) -> Option<Self> {
+        let (kv, unit) = match elem {
+            KvElem::F32 => (Self::Floats, 2),
+            KvElem::F16 => (Self::Codes, 2),
+            KvElem::Q8 => (Self::Bytes, 8),
+            KvElem::Q4 => (Self::Nibbles, 8),
+        };
+        (d.is_multiple_of(unit) && d <= D_HEAD_MAX).then_some(kv)
     }
 
     /// The element type.
@@ -33,14 +43,23 @@ impl GpuKv {
         match self {
             Self::Floats => KvElem::F32,
             Self::Codes => KvElem::F16,
+            Self::Bytes => KvElem::Q8,
+            Self::Nibbles => KvElem::Q4,
         }
     }
 
-    /// Elements of a block of the rotation of stored values of width `d`; 0: they are not rotated.
-    pub fn rotation(self, d: usize) -> u32 {
-        match self {
-            Self::Floats => 0,
-            Self::Codes => 1 << d.trailing_zeros(),
+    /// Elements of a block of the rotation that stored keys or values of width `d` have; 0: they
+    /// are not rotated. Queries are rotated by the kernel of attention.
+    pub fn rotation(self, role: HeadRole, d: usize) -> u32 {
+        let is_rotated = match role {
+            HeadRole::Query => false,
+            HeadRole::Key => matches!(self, Self::Bytes | Self::Nibbles),
+            HeadRole::Value => self != Self::Floats,
+        };
+        if is_rotated {
+            1 << d.trailing_zeros()
+        } else {
+            0
         }
     }
 }
@@ -56,23 +75,36 @@ pub enum HeadRole {
     Value,
 }
 
-/// The root mean square norm of a head; its weight is `[d_head]` f32 from a word of the weights on.
+/// The norm of a head; weights are f32 from a word of the buffer of weights on. Norms over all
+/// heads of a row are [`AddNormed`](crate::AddNormed)'s, of the row alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum HeadNorm {
     /// There is none.
     None,
-    /// Before the rope.
+    /// The root mean square norm before the rope.
     First {
-        /// First word of the weight.
+        /// First word of the weight, `[d_head]`.
         weight: u32,
         /// Added to the mean of squares.
         eps: f32,
     },
-    /// Behind the rope.
+    /// The root mean square norm behind the rope.
     Last {
-        /// First word of the weight.
+        /// First word of the weight, `[d_head]`.
         weight: u32,
         /// Added to the mean of squares.
+        eps: f32,
+    },
+    /// The root mean square norm before the rope, without a weight.
+    Unit {
+        /// Added to the mean of squares.
+        eps: f32,
+    },
+    /// The norm of mean and variance before the rope, each head with a weight of its own.
+    Layer {
+        /// First word of the weights, `[n_heads, d_head]`.
+        weight: u32,
+        /// Added to the variance.
         eps: f32,
     },
 }
@@ -114,8 +146,7 @@ pub struct HeadRecord {
     pub powers: Option<HeadPowers>,
     /// First word of their rows in a KV block.
     pub stored: u32,
-    /// Elements of a block of their rotation before they are stored: [`GpuKv::rotation`] for
-    /// values, 0 for keys.
+    /// Elements of a block of their rotation before they are stored: [`GpuKv::rotation`].
     pub rotation: u32,
 }
 
@@ -129,6 +160,8 @@ impl HeadRecord {
             HeadNorm::None => [0, NONE, 0],
             HeadNorm::First { weight, eps } => [1, weight, eps.to_bits()],
             HeadNorm::Last { weight, eps } => [2, weight, eps.to_bits()],
+            HeadNorm::Unit { eps } => [1, NONE, eps.to_bits()],
+            HeadNorm::Layer { weight, eps } => [3, weight, eps.to_bits()],
         };
         let are_neighbours = u32::from(self.pairing == RopePairing::Norm);
         let [powers, n_powers, group] = HeadPowers::words(self.powers);
@@ -157,12 +190,14 @@ pub struct StoreHeads {
     pub n_records: u32,
     /// The most heads of a record.
     pub n_heads: u32,
-    /// Width of a head: even, at most 1024.
+    /// Width of a head: one that [`GpuKv::of`] takes.
     pub d_head: u32,
     /// Rows.
     pub n_rows: u32,
-    /// How keys and values are stored.
-    pub kv: GpuKv,
+    /// How keys are stored.
+    pub keys: GpuKv,
+    /// How values are stored.
+    pub values: GpuKv,
     /// Positions of a KV block.
     pub block_len: u32,
     /// First word among the tables of the rotations, `[n_rows, d_rope/2, (cos, sin)]` f32.
@@ -178,14 +213,15 @@ impl StoreHeads {
     /// The run of the kernel [`Shader::heads`](crate::Shader::heads).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..8].copy_from_slice(&[
+        params[1..9].copy_from_slice(&[
             self.records,
             self.d_head,
             self.block_len,
             self.rope,
             self.factors.unwrap_or(NONE),
             self.slots,
-            self.kv as u32,
+            self.keys as u32,
+            self.values as u32,
         ]);
         Dispatch {
             pipeline,

@@ -8,6 +8,9 @@
 mod native;
 
 use crate::{Error, Shader};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use native::NativeHost;
 
@@ -141,11 +144,20 @@ pub trait Host {
     /// [`Error::Range`] unless they are whole words of the buffer, [`Error::DeviceLost`].
     fn write(&mut self, buffer: BufferId, at: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Compiles a kernel, once.
+    /// Compiles kernels, each once, and several at the same time where the host can.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::DeviceLost`].
-    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error>;
+    fn pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<PipelineId>, Error>;
+
+    /// Compiles a kernel, once.
+    ///
+    /// # Errors
+    /// As [`pipelines`](Self::pipelines).
+    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
+        let made = self.pipelines(std::slice::from_ref(shader))?;
+        Ok(made[0])
+    }
 
     /// Starts kernels, one after the other, and does not wait for them.
     ///
@@ -153,11 +165,61 @@ pub trait Host {
     /// [`Error::Refused`] by the driver's validation, [`Error::DeviceLost`].
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error>;
 
+    /// Gives the device up, which looks to all that use it like a reset by the driver.
+    fn destroy(&mut self);
+
+    /// Waits for all submissions and reads words of some ranges of a buffer, in bytes, one behind
+    /// the other: all in one wait.
+    ///
+    /// # Errors
+    /// [`Error::Range`], also if `out` is not as long as all ranges; [`Error::DeviceLost`].
+    fn read_ranges(
+        &mut self,
+        buffer: BufferId,
+        ranges: &[Range<u64>],
+        out: &mut [u8],
+    ) -> Result<(), Error>;
+
     /// Waits for all submissions and reads words.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::DeviceLost`].
-    fn read(&mut self, buffer: BufferId, at: u64, out: &mut [u8]) -> Result<(), Error>;
+    /// As [`read_ranges`](Self::read_ranges).
+    fn read(&mut self, buffer: BufferId, at: u64, out: &mut [u8]) -> Result<(), Error> {
+        let range = at..at.saturating_add(out.len() as u64);
+        self.read_ranges(buffer, &[range], out)
+    }
+}
+
+/// A host that several executors use, one call after the other: its kernels are compiled once.
+#[derive(Clone)]
+pub struct SharedHost(Arc<Mutex<dyn Host + Send>>);
+
+impl std::fmt::Debug for SharedHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SharedHost").field(&self.info()).finish()
+    }
+}
+
+impl SharedHost {
+    /// Shares a host.
+    pub fn new(host: impl Host + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(host)))
+    }
+
+    /// The host, as long as the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, dyn Host + Send + 'static> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The adapter.
+    pub fn info(&self) -> HostInfo {
+        self.lock().info().clone()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> GpuStats {
+        self.lock().stats()
+    }
 }
 
 #[cfg(test)]

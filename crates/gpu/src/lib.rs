@@ -1,8 +1,9 @@
 //! GPUs that compute the CPU's bits: WGSL kernels over a thin seam to the driver.
 //!
-//! The crate knows tensors of numbers, as atta-kernels does, and buffers of words. It knows no
-//! model, no file and no sequence, and prints nothing. Without its feature `native` it has no
-//! driver: the shaders and everything that dispatches them are portable.
+//! The kernels know tensors of numbers, as atta-kernels does, and buffers of words; the executor
+//! knows models, as atta-model describes them. Nothing here knows text, and nothing prints. Without
+//! its feature `native` there is no driver: the shaders and everything that dispatches them are
+//! portable.
 //!
 //! The one idea: **integers inside, the CPU's f32 steps outside, each step kept by a guard**. Sums
 //! of products of integer codes are exact in any order, so they may be divided among threads at
@@ -20,7 +21,11 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
-//!   [`CopyBlocks`] and [`MoveKeys`] are kernels with their parameters.
+//!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
+//!   kernels with their parameters.
+//! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
+//!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
+//! - [`check_support`] says what a model needs and kernels lack.
 //! - [`self_test`] compares a host with atta-kernels.
 
 #![forbid(unsafe_code)]
@@ -28,8 +33,11 @@
 mod acts;
 mod arena;
 mod attention;
+mod backend;
 mod blocks;
 mod error;
+mod executor;
+mod experts;
 mod format;
 mod heads;
 mod host;
@@ -39,21 +47,30 @@ mod samples;
 mod self_test;
 mod shader;
 mod sum;
+mod support;
+mod weights;
 
 pub use acts::ActLayout;
 pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
+pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
+pub use executor::GpuExecutor;
+pub use experts::{
+    Combine, EXPERTS_MAX, ExpertProduct, GroupSlots, ROUTES_MAX, Route, RouteGating, RouteGroups,
+};
 pub use format::WeightFormat;
 pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use host::NativeHost;
 pub use host::{
-    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId,
+    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
 };
 pub use product::{Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
 pub use sum::{AddNormed, Normed};
+pub use support::check_support;
+pub use weights::{Budgets, GpuWeights, PartFiles};

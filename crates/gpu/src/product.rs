@@ -2,7 +2,7 @@
 
 use crate::host::{PARAM_WORDS, grid_of};
 use crate::quantize::NONE;
-use crate::{Bindings, Dispatch, PipelineId, WeightFormat};
+use crate::{ActLayout, Bindings, Dispatch, PipelineId, WeightFormat};
 
 /// Activation rows of a workgroup.
 const COLUMNS: u32 = 8;
@@ -16,6 +16,16 @@ pub enum ProductWay {
     Columns,
     /// Tiles of 32 rows of weights and 64 activation rows.
     Tiles,
+}
+
+impl ProductWay {
+    /// Activation rows of a workgroup.
+    pub(crate) fn columns(self) -> u32 {
+        match self {
+            Self::Columns => COLUMNS,
+            Self::Tiles => TILE[1],
+        }
+    }
 }
 
 /// What becomes of a product.
@@ -88,9 +98,9 @@ impl Product {
     }
 
     fn grid(&self, way: ProductWay) -> [u32; 3] {
-        let [rows, columns] = match (way, self.format) {
+        let [rows, columns] = match (way, self.format.acts()) {
             (ProductWay::Tiles, _) => TILE,
-            (ProductWay::Columns, WeightFormat::F16 | WeightFormat::F32) => [4, COLUMNS],
+            (ProductWay::Columns, ActLayout::F32) => [4, COLUMNS],
             (ProductWay::Columns, _) => [1, COLUMNS],
         };
         grid_of(self.n_out.div_ceil(rows), self.n_rows.div_ceil(columns))

@@ -2,6 +2,7 @@
 
 use crate::{ActLayout, Dispatch, host::PARAM_WORDS};
 use crate::{Bindings, PipelineId};
+use atta_kernels::Activation;
 
 /// A word in parameters that stands for nothing.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -46,6 +47,8 @@ pub enum RowFunction {
     Norm(RowNorm),
     /// `activation(x)`.
     Activate(RowActivation),
+    /// `activation(x)`, then a norm.
+    ActivateNormed(RowActivation, RowNorm),
     /// `activation(x) · up`.
     Gate {
         /// Applied to the row.
@@ -53,10 +56,19 @@ pub enum RowFunction {
         /// First word of the other factor among the values, `[n_rows, d]`.
         up: u32,
     },
+    /// `activation(x) · up`, then a norm.
+    GateNormed {
+        /// Applied to the row.
+        activation: RowActivation,
+        /// First word of the other factor among the values, `[n_rows, d]`.
+        up: u32,
+        /// The norm of the products.
+        norm: RowNorm,
+    },
 }
 
-/// An activation that GPUs compute.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// An activation that GPUs compute: those of [`atta_kernels::Activation`].
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RowActivation {
     /// `x·sigmoid(x)`.
     Silu,
@@ -66,11 +78,60 @@ pub enum RowActivation {
     Gelu,
     /// `max(x, 0)²`.
     Relu2,
+    /// `1/(1 + e^-x)`.
+    Sigmoid,
+    /// xIELU: alpha_p, alpha_n, beta and eps.
+    Xielu([f32; 4]),
+    /// A gate and its other factor, both clamped.
+    Clamped {
+        /// How steep the sigmoid is.
+        alpha: f32,
+        /// The largest gate, and the largest magnitude of the other factor.
+        limit: f32,
+    },
 }
 
 impl RowActivation {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Silu, Self::GeluTanh, Self::Gelu, Self::Relu2];
+    /// The one for an activation of the CPU, if GPUs have it.
+    pub fn of(activation: Activation) -> Option<Self> {
+        Some(match activation {
+            Activation::Silu => Self::Silu,
+            Activation::GeluTanh => Self::GeluTanh,
+            Activation::Gelu => Self::Gelu,
+            Activation::Relu2 => Self::Relu2,
+            Activation::Sigmoid => Self::Sigmoid,
+            Activation::Xielu {
+                alpha_p,
+                alpha_n,
+                beta,
+                eps,
+            } => Self::Xielu([alpha_p, alpha_n, beta, eps]),
+            Activation::Clamped { alpha, limit } => Self::Clamped { alpha, limit },
+            _ => return None,
+        })
+    }
+
+    /// Which one, as the shaders number them.
+    fn kind(self) -> u32 {
+        match self {
+            Self::Silu => 0,
+            Self::GeluTanh => 1,
+            Self::Gelu => 2,
+            Self::Relu2 => 3,
+            Self::Sigmoid => 4,
+            Self::Xielu(_) => 5,
+            Self::Clamped { .. } => 6,
+        }
+    }
+
+    fn numbers(self) -> [u32; 4] {
+        let numbers = match self {
+            Self::Xielu(numbers) => numbers,
+            Self::Clamped { alpha, limit } => [alpha, limit, 0.0, 0.0],
+            _ => [0.0; 4],
+        };
+        numbers.map(f32::to_bits)
+    }
 }
 
 /// Rows of values to activations.
@@ -101,13 +162,16 @@ impl Quantize {
     /// The run of the kernel [`Shader::quantize`](crate::Shader::quantize).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let [of_256, of_32, of_f32] = self.out.map(|at| at.unwrap_or(NONE));
-        let function = self.function.words();
+        let [activation, up] = self.function.activation_words();
+        let [kind, weight, bias, eps] = self
+            .function
+            .norm()
+            .map_or([0, NONE, NONE, 0], RowNorm::words);
         let mut params = [0; PARAM_WORDS];
-        params[1] = function[0];
-        params[2] = function[1];
-        params[3..5].copy_from_slice(&[self.d, self.x]);
-        params[5..9].copy_from_slice(&function[2..]);
+        params[1..9].copy_from_slice(&[kind, activation, self.d, self.x, up, weight, bias, eps]);
         params[9..12].copy_from_slice(&[of_256, of_32, of_f32]);
+        let numbers = self.function.activation().map(RowActivation::numbers);
+        params[12..16].copy_from_slice(&numbers.unwrap_or_default());
         Dispatch {
             pipeline,
             bindings,
@@ -118,16 +182,31 @@ impl Quantize {
 }
 
 impl RowFunction {
-    /// Kind, activation, the other factor, weight, bias and eps.
-    fn words(self) -> [u32; 6] {
+    pub(crate) fn activation(self) -> Option<RowActivation> {
         match self {
-            Self::Copy => [0, 0, NONE, NONE, NONE, 0],
-            Self::Norm(norm) => {
-                let [kind, weight, bias, eps] = norm.words();
-                [kind, 0, NONE, weight, bias, eps]
-            }
-            Self::Activate(activation) => [3, activation as u32, NONE, NONE, NONE, 0],
-            Self::Gate { activation, up } => [4, activation as u32, up, NONE, NONE, 0],
+            Self::Copy | Self::Norm(_) => None,
+            Self::Activate(activation)
+            | Self::ActivateNormed(activation, _)
+            | Self::Gate { activation, .. }
+            | Self::GateNormed { activation, .. } => Some(activation),
         }
+    }
+
+    pub(crate) fn norm(self) -> Option<RowNorm> {
+        match self {
+            Self::Copy | Self::Activate(_) | Self::Gate { .. } => None,
+            Self::Norm(norm) | Self::ActivateNormed(_, norm) | Self::GateNormed { norm, .. } => {
+                Some(norm)
+            }
+        }
+    }
+
+    /// Which activation, and the other factor.
+    fn activation_words(self) -> [u32; 2] {
+        let up = match self {
+            Self::Gate { up, .. } | Self::GateNormed { up, .. } => up,
+            _ => NONE,
+        };
+        [self.activation().map_or(NONE, RowActivation::kind), up]
     }
 }

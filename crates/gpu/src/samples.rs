@@ -1,6 +1,7 @@
 //! Inputs of the self-test: random numbers, and weights of every format with sensible scales.
 
 use crate::WeightFormat;
+use atta_formats::TensorType;
 use atta_formats::f16::f32_to_f16;
 
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
@@ -42,29 +43,51 @@ impl Samples {
                 let halves = self.floats(n).into_iter().map(f32_to_f16);
                 halves.flat_map(u16::to_le_bytes).collect()
             }
+            WeightFormat::BF16 => {
+                let halves = self.floats(n).into_iter();
+                let halves = halves.map(|x| (x.to_bits() >> 16) as u16);
+                halves.flat_map(u16::to_le_bytes).collect()
+            }
             _ => {
-                let n_blocks = n / ty.block_len();
-                let mut bytes: Vec<u8> = (0..n_blocks * ty.block_bytes())
-                    .map(|_| self.next() as u8)
-                    .collect();
-                for block in bytes.chunks_exact_mut(ty.block_bytes()) {
-                    for &at in scales_at(format) {
-                        let scale = f32_to_f16(0.01 * (1.5 + self.float()));
-                        block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
-                    }
+                let row_bytes = ty.row_bytes(d_in).expect("samples have whole rows");
+                let bytes = (0..d_out * row_bytes).map(|_| self.next() as u8);
+                let mut bytes: Vec<u8> = bytes.collect();
+                for row in bytes.chunks_exact_mut(row_bytes) {
+                    let blocks = row.chunks_mut(ty.block_bytes());
+                    blocks.for_each(|block| self.set_scales(ty, block));
                 }
                 bytes
+            }
+        }
+    }
+
+    /// Writes sensible scales into a block.
+    fn set_scales(&mut self, ty: TensorType, block: &mut [u8]) {
+        match ty {
+            TensorType::MXFP4 => block[0] = 115 + block[0] % 12,
+            TensorType::NVFP4 => block[..4].iter_mut().for_each(|scale| *scale %= 0x70),
+            // The top nibbles of four words are an f16.
+            TensorType::IQ1_M => block[55] = 0x20 | block[55] & 15,
+            _ => {
+                for &at in halves_at(ty) {
+                    let scale = f32_to_f16(0.01 * (1.5 + self.float()));
+                    block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
+                }
             }
         }
     }
 }
 
 /// Where the f16 of a block are.
-fn scales_at(format: WeightFormat) -> &'static [usize] {
-    match format {
-        WeightFormat::Q4_K => &[0, 2],
-        WeightFormat::Q6_K => &[208],
-        WeightFormat::Q8_0 | WeightFormat::Q4_0 => &[0],
-        WeightFormat::F16 | WeightFormat::F32 => &[],
+fn halves_at(ty: TensorType) -> &'static [usize] {
+    match ty {
+        TensorType::Q2_K => &[80, 82],
+        TensorType::Q3_K => &[108],
+        TensorType::Q4_1 | TensorType::Q5_1 | TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
+        TensorType::QSF2 | TensorType::QSF3 | TensorType::QSF4 => &[0, 2],
+        TensorType::Q6_K => &[208],
+        TensorType::TQ1_0 => &[52],
+        TensorType::TQ2_0 => &[64],
+        _ => &[0],
     }
 }

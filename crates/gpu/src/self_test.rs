@@ -6,6 +6,7 @@
 
 mod attention;
 mod blocks;
+mod experts;
 mod heads;
 mod operations;
 mod products;
@@ -43,28 +44,20 @@ pub const CASES: &[SelfTest] = &[
         run: rows::sums,
     },
     SelfTest {
-        name: "matmul q4_k",
-        run: products::q4_k,
+        name: "matmul: blocks of 256",
+        run: products::blocks,
     },
     SelfTest {
-        name: "matmul q6_k",
-        run: products::q6_k,
+        name: "matmul: groups of 32",
+        run: products::groups,
     },
     SelfTest {
-        name: "matmul q8_0",
-        run: products::q8_0,
+        name: "matmul: floats",
+        run: products::floats,
     },
     SelfTest {
-        name: "matmul q4_0",
-        run: products::q4_0,
-    },
-    SelfTest {
-        name: "matmul f16",
-        run: products::f16,
-    },
-    SelfTest {
-        name: "matmul f32",
-        run: products::f32,
+        name: "matmul: integers of other types",
+        run: products::integers,
     },
     SelfTest {
         name: "matmul in slices",
@@ -89,6 +82,30 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "attention f16",
         run: attention::codes,
+    },
+    SelfTest {
+        name: "attention q8",
+        run: attention::bytes,
+    },
+    SelfTest {
+        name: "attention q4",
+        run: attention::nibbles,
+    },
+    SelfTest {
+        name: "attention: keys and values of two types",
+        run: attention::mixed,
+    },
+    SelfTest {
+        name: "experts: routes",
+        run: experts::routes,
+    },
+    SelfTest {
+        name: "experts: products",
+        run: experts::products,
+    },
+    SelfTest {
+        name: "experts: sums",
+        run: experts::sums,
     },
 ];
 

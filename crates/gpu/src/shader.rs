@@ -4,6 +4,7 @@
 //! the functions that an algorithm calls. There is no preprocessor. It knows no driver.
 
 use crate::{ActLayout, GpuKv, ProductWay, WeightFormat};
+use atta_kernels::GroupSteps;
 
 /// The text of a kernel. Its entry point is `main`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +18,8 @@ pub struct Shader {
 const EXACT: &str = include_str!("shaders/exact.wgsl");
 const MATH: &str = include_str!("shaders/math.wgsl");
 const MEMORY: &str = include_str!("shaders/memory.wgsl");
+const KV: &str = include_str!("shaders/kv.wgsl");
+const KV_SHARED: &str = include_str!("shaders/kv_shared.wgsl");
 const PRODUCT: &str = include_str!("shaders/matmul.wgsl");
 const OF_256: &str = include_str!("shaders/matmul_256.wgsl");
 const OF_32: &str = include_str!("shaders/matmul_32.wgsl");
@@ -28,6 +31,7 @@ const HEAD: &str = include_str!("shaders/head.wgsl");
 const NORM: &str = include_str!("shaders/norm.wgsl");
 const STORED: &str = include_str!("shaders/stored.wgsl");
 const CODES: &str = include_str!("shaders/codes16.wgsl");
+const CODES_8: &str = include_str!("shaders/codes8.wgsl");
 const ATTENTION: &str = include_str!("shaders/attention.wgsl");
 
 impl Shader {
@@ -53,19 +57,21 @@ impl Shader {
     /// Heads of queries, keys and values.
     pub fn heads() -> Self {
         let algorithm = include_str!("shaders/heads.wgsl");
-        Self::new("heads", &[HEAD, CODES, STORED, algorithm])
+        let pieces = [KV_SHARED, HEAD, CODES, CODES_8, STORED, algorithm];
+        Self::new("heads", &pieces)
     }
 
     /// Keys at other positions.
     pub fn move_keys() -> Self {
         let algorithm = include_str!("shaders/move_keys.wgsl");
-        Self::new("move keys", &[HEAD, CODES, STORED, algorithm])
+        let pieces = [KV_SHARED, HEAD, CODES, CODES_8, STORED, algorithm];
+        Self::new("move keys", &pieces)
     }
 
     /// Copies of KV blocks.
     pub fn copy_blocks() -> Self {
         let algorithm = include_str!("shaders/copy_blocks.wgsl");
-        Self::new("copy blocks", &[algorithm])
+        Self::new("copy blocks", &[KV, algorithm])
     }
 
     /// Results of sublayers with a norm behind them.
@@ -73,14 +79,14 @@ impl Shader {
         Self::new("add", &[NORM, include_str!("shaders/add.wgsl")])
     }
 
-    /// Partial results of attention.
-    pub fn attention(kv: GpuKv) -> Self {
-        let floats = include_str!("shaders/attention_floats.wgsl");
-        let codes = include_str!("shaders/attention_codes.wgsl");
-        match kv {
-            GpuKv::Floats => Self::new("attention f32", &[MATH, ATTENTION, floats]),
-            GpuKv::Codes => Self::new("attention f16", &[MATH, CODES, ATTENTION, codes]),
-        }
+    /// Partial results of attention over keys and values of these types.
+    pub fn attention(keys: GpuKv, values: GpuKv) -> Self {
+        let [of_keys, of_values] = [keys.elem(), values.elem()];
+        let name = format!("attention {of_keys:?} {of_values:?}").to_lowercase();
+        let rows = include_str!("shaders/attention/rows_bytes.wgsl");
+        let all = [KV, MATH, CODES, CODES_8, ATTENTION, rows];
+        let pieces = [&all[..], text_of_keys(keys), text_of_values(values)].concat();
+        Self::new(&name, &pieces)
     }
 
     /// The merge of partial results.
@@ -91,6 +97,37 @@ impl Shader {
 
     /// Products with matrices of a format; floats have no tiles.
     pub fn product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let columns = include_str!("shaders/columns/all.wgsl");
+        Self::product_of("matmul", format, way, columns)
+    }
+
+    /// Products with the matrices of experts; floats have no tiles.
+    pub fn expert_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let columns = include_str!("shaders/columns/experts.wgsl");
+        Self::product_of("experts", format, way, columns)
+    }
+
+    /// The choice of experts.
+    pub fn route() -> Self {
+        Self::new("route", &[MATH, include_str!("shaders/route.wgsl")])
+    }
+
+    /// Slots sorted by expert.
+    pub fn group_slots() -> Self {
+        Self::new("group slots", &[include_str!("shaders/group.wgsl")])
+    }
+
+    /// The sum of the results of experts.
+    pub fn combine() -> Self {
+        Self::new("combine", &[MATH, include_str!("shaders/combine.wgsl")])
+    }
+
+    fn product_of(
+        name: &str,
+        format: WeightFormat,
+        way: ProductWay,
+        columns: &'static str,
+    ) -> Option<Self> {
         let algorithm: &[&str] = match (format.acts(), way) {
             (ActLayout::Q8_256, ProductWay::Columns) => &[PRODUCT, OF_256],
             (ActLayout::Q8_256, ProductWay::Tiles) => &[PRODUCT, TILE, TILE_256],
@@ -99,25 +136,100 @@ impl Shader {
             (ActLayout::F32, ProductWay::Columns) => &[PRODUCT, OF_FLOATS],
             (ActLayout::F32, ProductWay::Tiles) => return None,
         };
-        let name = format!("matmul {format:?} {way:?}").to_lowercase();
-        let pieces = [algorithm, &[text_of(format)]].concat();
+        let name = format!("{name} {} {way:?}", name_of(format)).to_lowercase();
+        let steps = format.steps().map(text_of_steps);
+        let pieces = [algorithm, &[columns], text_of(format), steps.as_slice()].concat();
         Some(Self::new(&name, &pieces))
     }
 }
 
-/// The functions that algorithms call.
-fn text_of(format: WeightFormat) -> &'static str {
-    match format {
-        WeightFormat::Q4_K => include_str!("shaders/format/q4_k.wgsl"),
-        WeightFormat::Q6_K => include_str!("shaders/format/q6_k.wgsl"),
-        WeightFormat::Q8_0 => include_str!("shaders/format/q8_0.wgsl"),
-        WeightFormat::Q4_0 => include_str!("shaders/format/q4_0.wgsl"),
-        WeightFormat::F16 => include_str!("shaders/format/f16.wgsl"),
-        WeightFormat::F32 => include_str!("shaders/format/f32.wgsl"),
+/// The name of a format; types that become the same integers have one.
+fn name_of(format: WeightFormat) -> String {
+    match (format, format.steps()) {
+        (WeightFormat::W8(_), None) => "W8 blocks".to_owned(),
+        (WeightFormat::W8(_), Some(steps)) => format!("W8 {steps:?}"),
+        _ => format!("{format:?}"),
     }
 }
 
-/// Every kernel.
+/// The queries for keys of a type, and their scores.
+fn text_of_keys(keys: GpuKv) -> &'static [&'static str] {
+    const QUERY: &str = include_str!("shaders/attention/query_bytes.wgsl");
+    match keys {
+        GpuKv::Floats => &[include_str!("shaders/attention/keys_floats.wgsl")],
+        GpuKv::Codes => &[include_str!("shaders/attention/keys_codes.wgsl")],
+        GpuKv::Bytes => &[QUERY, include_str!("shaders/attention/keys_bytes.wgsl")],
+        GpuKv::Nibbles => &[QUERY, include_str!("shaders/attention/keys_nibbles.wgsl")],
+    }
+}
+
+/// Weighted sums of values of a type.
+fn text_of_values(values: GpuKv) -> &'static [&'static str] {
+    const SUMS: &str = include_str!("shaders/attention/values_codes.wgsl");
+    match values {
+        GpuKv::Floats => &[include_str!("shaders/attention/values_floats.wgsl")],
+        GpuKv::Codes => &[SUMS, include_str!("shaders/attention/values_of_codes.wgsl")],
+        GpuKv::Bytes => &[SUMS, include_str!("shaders/attention/values_of_bytes.wgsl")],
+        GpuKv::Nibbles => &[
+            SUMS,
+            include_str!("shaders/attention/values_of_nibbles.wgsl"),
+        ],
+    }
+}
+
+/// The functions that algorithms call.
+fn text_of(format: WeightFormat) -> &'static [&'static str] {
+    const SIX_BITS: &str = include_str!("shaders/format/six_bits.wgsl");
+    const TWO_BITS: &str = include_str!("shaders/format/two_bits.wgsl");
+    const TABLE: &str = include_str!("shaders/format/table.wgsl");
+    const TABLE_32: &str = include_str!("shaders/format/table_32.wgsl");
+    const IQ4: &str = include_str!("shaders/format/values_iq4.wgsl");
+    const FP4: &str = include_str!("shaders/format/values_mxfp4.wgsl");
+    const NIBBLES: &str = include_str!("shaders/format/nibbles.wgsl");
+    const FIVE_BITS: &str = include_str!("shaders/format/five_bits.wgsl");
+    const CODES_OF_8: &str = include_str!("shaders/format/codes_8.wgsl");
+    const HALVES: &str = include_str!("shaders/factors/halves.wgsl");
+    const PAIRS: &str = include_str!("shaders/factors/pairs.wgsl");
+    match format {
+        WeightFormat::Q2_K => &[TWO_BITS, include_str!("shaders/format/q2_k.wgsl")],
+        WeightFormat::Q3_K => &[TWO_BITS, include_str!("shaders/format/q3_k.wgsl")],
+        WeightFormat::Q4_K => &[SIX_BITS, include_str!("shaders/format/q4_k.wgsl")],
+        WeightFormat::Q5_K => &[SIX_BITS, include_str!("shaders/format/q5_k.wgsl")],
+        WeightFormat::Q6_K => &[include_str!("shaders/format/q6_k.wgsl")],
+        WeightFormat::IQ4_XS => &[IQ4, TABLE, include_str!("shaders/format/iq4_xs.wgsl")],
+        WeightFormat::Q8_0 => &[CODES_OF_8, HALVES],
+        WeightFormat::Q4_0 => &[NIBBLES, include_str!("shaders/format/q4_0.wgsl"), HALVES],
+        WeightFormat::Q4_1 => &[NIBBLES, include_str!("shaders/format/q4_1.wgsl"), PAIRS],
+        WeightFormat::Q5_0 => &[FIVE_BITS, include_str!("shaders/format/q5_0.wgsl"), HALVES],
+        WeightFormat::Q5_1 => &[FIVE_BITS, include_str!("shaders/format/q5_1.wgsl"), PAIRS],
+        WeightFormat::IQ4_NL => &[IQ4, TABLE, NIBBLES, TABLE_32, HALVES],
+        WeightFormat::MXFP4 => {
+            const EXPONENTS: &str = include_str!("shaders/factors/exponents.wgsl");
+            &[FP4, TABLE, NIBBLES, TABLE_32, EXPONENTS]
+        }
+        WeightFormat::F16 => &[include_str!("shaders/format/f16.wgsl")],
+        WeightFormat::BF16 => &[include_str!("shaders/format/bf16.wgsl")],
+        WeightFormat::F32 => &[include_str!("shaders/format/f32.wgsl")],
+        WeightFormat::W8(_) => match format.steps() {
+            None => &[include_str!("shaders/format/w8_256.wgsl")],
+            Some(GroupSteps::Scale) => &[CODES_OF_8, include_str!("shaders/factors/floats.wgsl")],
+            Some(GroupSteps::Minimum | GroupSteps::Scales) => {
+                &[CODES_OF_8, include_str!("shaders/factors/two_floats.wgsl")]
+            }
+        },
+    }
+}
+
+/// The f32 steps of a group.
+fn text_of_steps(steps: GroupSteps) -> &'static str {
+    match steps {
+        GroupSteps::Scale => include_str!("shaders/steps/scale.wgsl"),
+        GroupSteps::Minimum => include_str!("shaders/steps/minimum.wgsl"),
+        GroupSteps::Scales => include_str!("shaders/steps/scales.wgsl"),
+    }
+}
+
+/// Every kernel, once.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![
         Shader::operations(),
@@ -126,14 +238,22 @@ pub fn shaders() -> Vec<Shader> {
         Shader::heads(),
         Shader::move_keys(),
         Shader::copy_blocks(),
-        Shader::attention(GpuKv::Floats),
-        Shader::attention(GpuKv::Codes),
         Shader::merge(),
+        Shader::route(),
+        Shader::group_slots(),
+        Shader::combine(),
     ];
-    for format in WeightFormat::ALL {
+    for keys in GpuKv::ALL {
+        all.extend(GpuKv::ALL.map(|values| Shader::attention(keys, values)));
+    }
+    for format in WeightFormat::all() {
         let ways = [ProductWay::Columns, ProductWay::Tiles];
         let of_format = ways.map(|way| Shader::product(format, way));
         all.extend(of_format.into_iter().flatten());
+        let of_experts = ways.map(|way| Shader::expert_product(format, way));
+        all.extend(of_experts.into_iter().flatten());
     }
+    let mut names = std::collections::HashSet::new();
+    all.retain(|shader| names.insert(shader.name.clone()));
     all
 }

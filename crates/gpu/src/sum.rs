@@ -11,6 +11,8 @@ pub enum Normed {
     Result,
     /// The sum: `x = norm(x + factor·y)`.
     Sum,
+    /// The row alone: `x = norm(x)`.
+    Alone,
 }
 
 /// Rows of the residual stream, and results that are added to them.
@@ -38,8 +40,7 @@ impl AddNormed {
         let [kind, weight, bias, eps] = self.norm.words();
         let mut params = [0; PARAM_WORDS];
         params[1..8].copy_from_slice(&[kind, self.d, self.x, self.y, weight, bias, eps]);
-        params[8..10]
-            .copy_from_slice(&[self.factor.to_bits(), u32::from(self.normed == Normed::Sum)]);
+        params[8..10].copy_from_slice(&[self.factor.to_bits(), self.normed as u32]);
         Dispatch {
             pipeline,
             bindings,

@@ -68,6 +68,7 @@ mod error;
 #[allow(non_camel_case_types, reason = "formats have the names of their types")]
 mod format;
 mod fused;
+mod integers;
 mod isa;
 mod kernels;
 mod matrix;
@@ -95,6 +96,9 @@ pub use attention::{
     KvRows,
 };
 pub use error::Error;
+pub use integers::{
+    GroupSteps, IntegerBlock, IntegerGroup, group_steps, integer_blocks, integer_groups,
+};
 pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, STREAMS_MAX, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;

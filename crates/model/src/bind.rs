@@ -8,6 +8,7 @@ mod balance;
 mod cost;
 mod lent;
 mod matching;
+mod reading;
 mod rows;
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
@@ -30,6 +31,7 @@ use matching::{TensorMatch, match_tensors};
 use rows::{check_member, own_rows, own_rows_of_experts};
 
 pub use cost::{MatmulCost, ModelCost, PartCost};
+pub use reading::MatrixRows;
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
 pub struct Model {

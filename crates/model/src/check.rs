@@ -144,7 +144,7 @@ impl ModelSpec {
     ///
     /// # Errors
     /// [`Error::Options`] if they cannot.
-    pub(crate) fn check_separable(&self, layers: &Range<usize>) -> Result<(), Error> {
+    pub fn check_separable(&self, layers: &Range<usize>) -> Result<(), Error> {
         let kv_layers = self.layers[layers.clone()].iter();
         let mut kv_layers = kv_layers.filter_map(|layer| layer.attention()?.kv_layer());
         let splits_ngrams = |(l, _)| {

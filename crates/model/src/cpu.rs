@@ -10,14 +10,16 @@ use atta_store::{Budget, Reservation};
 
 use crate::{
     AdapterSizes, Backend, Batch, Error, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize,
-    Footprint, Input, Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
+    Footprint, Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket,
     adapters::AdapterScratch,
-    blocks::{MoeScratch, RopeTables, Scratch, ScratchSize},
-    kv::Cache,
+    admission,
+    blocks::{MoeScratch, Scratch, ScratchSize},
+    kv::{Arena, Cache},
     members::{Exchange, Members},
     observe::NoObserver,
+    rope::RopeTables,
     seqs::{StateRuns, StateStep},
-    spec::{Attention, ModelSpec, Outputs, Positions, Tap},
+    spec::{ModelSpec, Tap},
 };
 
 /// The CPU backend.
@@ -188,21 +190,18 @@ impl Executor for Cpu {
 
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
         self.check_idle(seq)?;
-        check_shifting(self.model.spec())?;
+        admission::check_shifting(self.model.spec())?;
         if self.has_shared_pool {
             return Err(Error::Options(
                 "a shift of sequences that share a KV pool".to_owned(),
             ));
         }
-        let kernels = self.kernels;
-        let key_shift = self.ropes.shift(evicted.end, evicted.start);
-        self.cache.shift(seq, evicted, kernels, |l, key| {
-            key_shift.apply(kernels, l, key)
-        })
+        let turns = self.ropes.shift(evicted.end, evicted.start);
+        self.cache.shift(seq, evicted, &turns)
     }
 
     fn check_moving(&self) -> Result<(), Error> {
-        why_unmovable(self.model.spec()).map_or(Ok(()), |why| Err(Error::NoMove(why)))
+        admission::check_moving(self.model.spec())
     }
 
     fn append_moved(
@@ -214,14 +213,10 @@ impl Executor for Cpu {
         self.check_moving()?;
         self.check_idle(from)?;
         self.check_idle(to)?;
-        let kernels = self.kernels;
-        let key_shift = self
+        let turns = self
             .ropes
             .shift(positions.start, self.cache.seqs().len(to)?);
-        self.cache
-            .append_moved(from, positions, to, kernels, |l, key| {
-                key_shift.apply(kernels, l, key)
-            })
+        self.cache.append_moved(from, positions, to, &turns)
     }
 
     fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
@@ -333,46 +328,36 @@ impl Cpu {
         size: ExecutorSize,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let seqs = size.seqs();
         let part = size.part_of(spec);
         let layers = part.layers.clone();
+        admission::check_size(spec, model.share(), &size)?;
         let ExecutorSize {
             n_ctx,
             n_seqs,
             n_batch,
-            kv,
-            n_recent,
             n_shared,
             ..
         } = size;
-        check_part(spec, model.share(), &part)?;
-        check_size(spec, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
-        if n_recent.is_some() {
-            check_shifting(spec)?;
-            if n_shared.is_some() {
-                return Err(Error::Options(
-                    "sequences that share a KV pool, and are shifted".to_owned(),
-                ));
-            }
-        }
         let scratch = ScratchSize {
             n_threads: pool.n_threads(),
             n_rows: n_batch,
             n_ctx,
         };
         let adapters = AdapterSizes::of(model.adapters());
+        let cache = size.cache(spec);
         // An absurd size is refused before anything is allocated.
         let memory = [
-            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, &seqs))?,
+            budget.reserve("kv cache", cache.bytes())?,
             budget.reserve("activations", Scratch::bytes(spec, scratch))?,
             budget.reserve("activations of adapters", adapters.bytes(spec, n_batch))?,
         ];
-        let factors = model.globals().rope_factors();
         Ok(Self {
-            cache: Cache::new(spec, layers.clone(), kv, &seqs),
+            cache: Cache::new(cache, |n, bytes| {
+                Ok::<_, Error>(Arena::new(n, bytes, kernels))
+            })?,
             steps: Vec::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             runs: StateRuns::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
-            ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
+            ropes: RopeTables::of(&model, n_batch, n_ctx),
             scratch: Scratch::new(spec, scratch),
             adapter_scratch: AdapterScratch::new(&adapters, MoeScratch::n_act_rows(spec, n_batch)),
             ids: Vec::with_capacity(n_batch),
@@ -413,7 +398,7 @@ impl Cpu {
             n_ctx: size.n_ctx,
         };
         ExecutorBytes {
-            state: Cache::bytes(spec, size.part_of(spec).layers, size.kv, &size.seqs()),
+            state: size.cache(spec).bytes(),
             activations: Scratch::bytes(spec, scratch),
         }
     }
@@ -471,11 +456,9 @@ impl Cpu {
         let model = &self.model;
         let part = &self.info.part;
         check_adapters(model, &batch.rows)?;
-        let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
-            check_row(model.spec(), part, batch, i, row)
-        });
-        self.cache.copy_blocks();
-        admitted?;
+        self.cache.admit(&batch.rows, |i, row| {
+            admission::check_row(model.spec(), part, batch, i, row)
+        })?;
         let seqs = self.cache.seqs_mut();
         seqs.state_steps(&batch.rows, &mut self.steps);
         self.runs.find(&self.steps);
@@ -519,30 +502,6 @@ fn check_taps(cpu: &Cpu, batch: &Batch) -> Result<(), Error> {
     }
 }
 
-/// Fails for a row that does not bring what a draft head reads, or brings it to another model.
-fn check_joined(spec: &ModelSpec, batch: &Batch, row: &Row) -> Result<(), &'static str> {
-    let is_joined = |row: &Row| matches!(row.input, Input::Tapped { .. } | Input::Carried { .. });
-    let Some(join) = &spec.join else {
-        return match is_joined(row) {
-            true => Err("a hidden state beside a token, but this is no draft head"),
-            false => Ok(()),
-        };
-    };
-    let is_tapped = |row: &Row| matches!(row.input, Input::Tapped { .. });
-    let d = match is_tapped(row) {
-        true => join.taps.len() * join.d_target,
-        false => spec.d_model,
-    };
-    match row.input {
-        Input::Tapped { states: i, .. } | Input::Carried { state: i, .. }
-            if i < batch.hidden.len() / d && is_tapped(row) == is_tapped(&batch.rows[0]) =>
-        {
-            Ok(())
-        }
-        _ => Err("no hidden state beside a token, which a draft head reads"),
-    }
-}
-
 /// Fails for a row with an adapter that the model does not have.
 fn check_adapters(model: &Model, rows: &[Row]) -> Result<(), Error> {
     let n = model.adapters().len();
@@ -553,139 +512,5 @@ fn check_adapters(model: &Model, rows: &[Row]) -> Result<(), Error> {
             what: "an adapter that is not loaded",
         }),
         None => Ok(()),
-    }
-}
-
-/// Fails for a row whose input the executor does not take, or whose result it does not compute.
-fn check_row(
-    spec: &ModelSpec,
-    part: &Share,
-    batch: &Batch,
-    i: usize,
-    row: &Row,
-) -> Result<(), Error> {
-    let refuse = |what| Err(Error::Row { row: i, what });
-    if let Some(id) = row.token().filter(|&id| id as usize >= spec.n_vocab) {
-        let n_vocab = spec.n_vocab;
-        return Err(Error::Token { id, n_vocab });
-    }
-    check_joined(spec, batch, row).or_else(refuse)?;
-    match row.input {
-        Input::Token(_) if !part.embed => {
-            return refuse("a token, but the embedding is elsewhere");
-        }
-        Input::Hidden(_) if part.embed => {
-            return refuse("a hidden state, but this executor embeds tokens");
-        }
-        Input::Embedding(_) if !part.embed => {
-            return refuse("an embedding, but the first layer is elsewhere");
-        }
-        Input::Embedding(i) if i >= batch.hidden.len() / spec.d_model => {
-            return refuse("an embedding that the batch does not hold");
-        }
-        Input::Hidden(i) if i >= batch.hidden.len() / spec.d_residual() => {
-            return refuse("a hidden state that the batch does not hold");
-        }
-        _ => {}
-    }
-    if matches!(row.input, Input::Embedding(_)) && spec.lacks_placeholder(&part.layers) {
-        return refuse("an embedding, but n-grams have no token for it");
-    }
-    if row.want == Want::Logits && !part.head {
-        return refuse("logits, but the head is elsewhere");
-    }
-    if row.want == Want::Logits && spec.head.outputs != Outputs::Logits {
-        return Err(Error::NoLogits);
-    }
-    if spec.is_encoder() {
-        check_text(batch, i, row)?;
-    }
-    Ok(())
-}
-
-/// Fails for a row of a text that does not stand whole in the batch, its rows one behind the other:
-/// every row of an encoder's text sees all others.
-fn check_text(batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
-    let before = i.checked_sub(1).map(|i| &batch.rows[i]);
-    let continues = before.is_some_and(|before| before.seq == row.seq && before.pos + 1 == row.pos);
-    match row.pos == 0 || continues {
-        true => Ok(()),
-        false => Err(Error::Row {
-            row: i,
-            what: "a part of a text of an encoder, which sees each text whole",
-        }),
-    }
-}
-
-/// Fails for a part that is not there, not loaded, or cannot be computed alone.
-fn check_part(spec: &ModelSpec, loaded: &Share, part: &Share) -> Result<(), Error> {
-    let Share {
-        layers,
-        embed,
-        head,
-    } = part;
-    let n_layers = spec.layers.len();
-    let is_there = layers.start <= layers.end && layers.end <= n_layers;
-    let fits = (!embed || layers.start == 0) && (!head || layers.end == n_layers);
-    if !is_there || !fits || layers.is_empty() && !embed && !head {
-        return Err(Error::Options(format!(
-            "layers {layers:?} of a model of {n_layers}"
-        )));
-    }
-    if !loaded.includes(part) {
-        return Err(Error::Options(format!(
-            "layers {layers:?} of a model of which only {:?} are loaded",
-            loaded.layers
-        )));
-    }
-    if layers.start == 0 && !embed && (spec.layer_embed.is_some() || spec.ngrams().is_some()) {
-        return Err(Error::Options(format!(
-            "layers {layers:?} without the tokens, of a model whose layers look them up"
-        )));
-    }
-    spec.check_separable(layers)
-}
-
-/// Refuses sizes of 0.
-fn check_size(spec: &ModelSpec, sizes: [usize; 4]) -> Result<(), Error> {
-    if let Positions::Learned(n) = spec.positions
-        && sizes[0] > n
-    {
-        return Err(Error::Options(format!(
-            "{} positions of a model that has learned {n}",
-            sizes[0]
-        )));
-    }
-    // Positions are counted in u32 in states, blocks in u32 in tables.
-    match sizes
-        .iter()
-        .find(|&&size| size == 0 || size > u32::MAX as usize / 2)
-    {
-        Some(size) => Err(Error::Options(format!(
-            "{size} positions, sequences or rows"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses models whose state cannot be moved to other positions.
-fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
-    why_unmovable(spec).map_or(Ok(()), |why| Err(Error::NoShift(why)))
-}
-
-/// Why the state of a model cannot be moved to other positions; `None` if it can.
-fn why_unmovable(spec: &ModelSpec) -> Option<&'static str> {
-    if spec.is_recurrent() {
-        Some("it has recurrent layers, whose states hold all positions together")
-    } else if spec.is_encoder() {
-        Some("it is an encoder, which sees a text whole")
-    } else if matches!(spec.positions, Positions::Learned(_)) {
-        Some("its positions are learned")
-    } else if spec.indexers().next().is_some() {
-        Some("the keys of its indexers hold several positions together")
-    } else if spec.attentions().any(Attention::norms_rotated) {
-        Some("its keys are normalized behind their rotation, which cannot be undone")
-    } else {
-        None
     }
 }

@@ -194,6 +194,9 @@ pub enum Error {
     /// The state of a sequence, or the answer to a batch, is lost with another machine.
     #[error("{0}")]
     Lost(String),
+    /// A device such as a GPU that cannot do what it is asked for.
+    #[error("{0}")]
+    Device(String),
     /// A state that could not be written.
     #[error("writing a state: {0}")]
     Export(#[source] std::io::Error),

@@ -8,11 +8,11 @@
 
 use std::{io::Write, ops::Range, sync::Arc};
 
-use atta_store::Budget;
+use atta_store::{Budget, BudgetItem};
 
 use crate::{
-    Batch, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share, seqs::SeqSize,
-    spec::ModelSpec,
+    Batch, CacheSize, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share,
+    seqs::SeqSize, spec::ModelSpec,
 };
 
 /// The answer of executors that move no keys.
@@ -55,6 +55,16 @@ impl ExecutorSize {
     pub fn part_of(&self, spec: &ModelSpec) -> Share {
         let whole = || Share::whole(spec);
         self.part.clone().unwrap_or_else(whole)
+    }
+
+    /// Keys, values and states that an executor of this size keeps.
+    pub fn cache<'a>(&self, spec: &'a ModelSpec) -> CacheSize<'a> {
+        CacheSize {
+            spec,
+            layers: self.part_of(spec).layers,
+            kv: self.kv,
+            seqs: self.seqs(),
+        }
     }
 
     /// Capacity of the block tables: sliding windows keep what the rows of all batches in flight
@@ -140,6 +150,11 @@ pub trait Footprint: Send + Sync {
     /// Whether its executors keep recurrent states for [`ExecutorSize::n_draft`].
     fn keeps_draft_states(&self) -> bool {
         false
+    }
+
+    /// Memory that its executors have elsewhere, such as on a GPU, by purpose.
+    fn items_elsewhere(&self) -> Vec<BudgetItem> {
+        Vec::new()
     }
 
     /// The member whose rows of that part this machine binds; `None`: it binds all rows.

@@ -301,7 +301,7 @@ impl Cpu {
 
 impl Head {
     /// Scales and caps logits.
-    fn finish(&self, logits: &mut [f32]) {
+    pub fn finish(&self, logits: &mut [f32]) {
         if self.logit_scale != 1.0 {
             logits.iter_mut().for_each(|z| *z *= self.logit_scale);
         }

@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod adapters;
+pub mod admission;
 pub mod arch;
 mod batch;
 mod bind;
 mod blocks;
+mod chain;
 mod check;
 mod cpu;
 mod draft_head;
@@ -23,6 +25,7 @@ mod members;
 mod observe;
 pub mod oracle;
 mod role;
+mod rope;
 mod scores;
 mod sensitivity;
 pub mod seqs;
@@ -32,20 +35,25 @@ mod tensors;
 
 pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
-pub use bind::{BoundTensor, MatmulCost, Model, ModelCost, PartCost};
+pub use bind::{BoundTensor, MatmulCost, MatrixRows, Model, ModelCost, PartCost};
+pub use chain::{Chain, Reopen};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use draft_head::{DraftHeadFile, parse_guessed};
 pub use error::Error;
 pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
-pub use kv::{KvElem, KvType, StateCoverage};
+pub use kv::{
+    BlockPiece, CacheSize, KeyTurn, KvArena, KvCache, KvElem, KvLayerPlace, KvType, StateCoverage,
+    StoredKeys,
+};
 pub use members::{
     Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, columns_bytes, most_numbers,
     units,
 };
 pub use observe::{Inputs, Observer, Phase};
 pub use role::{Placement, Role};
+pub use rope::{KeyShift, RopeTables};
 pub use sensitivity::{MeasuredStep, ReductionCost, Sensitivity};
 pub use seqs::SeqTable;
 pub use share::Share;

@@ -48,6 +48,9 @@ macro_rules! roles {
             /// Number of roles, for tables that are indexed by role.
             pub const COUNT: usize = [$($name),*].len();
 
+            /// All roles, in the order of their numbers.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$role),*];
+
             /// Where the bytes of the tensor are.
             pub fn placement(self) -> Placement {
                 match self {

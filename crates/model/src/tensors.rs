@@ -24,7 +24,7 @@ impl LayerSpec {
     }
 
     /// The norm of the input of a sublayer, and the roles of its weight and bias.
-    pub(crate) fn pre(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
+    pub fn pre(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
         let is_second = self.mixer != Mixer::None && !self.shares_pre_norm();
         let roles = match sublayer {
             Sublayer::Ffn if is_second => [Role::FfnNorm, Role::FfnNormBias],
@@ -34,7 +34,7 @@ impl LayerSpec {
     }
 
     /// The norm of the input of a sublayer's last projection, and the role of its weight.
-    pub(crate) fn sub(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
+    pub fn sub(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
         let role = match sublayer {
             Sublayer::Mixer => Role::AttnSubNorm,
             Sublayer::Ffn => Role::FfnSubNorm,
@@ -43,7 +43,7 @@ impl LayerSpec {
     }
 
     /// The norm of the result of a sublayer, and the role of its weight.
-    pub(crate) fn post(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
+    pub fn post(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
         let role = match sublayer {
             Sublayer::Mixer => Role::AttnPostNorm,
             Sublayer::Ffn => Role::FfnPostNorm,
@@ -53,7 +53,7 @@ impl LayerSpec {
 
     /// The norm of the sum of the residual and the result of a sublayer, and the roles of its
     /// weight and bias.
-    pub(crate) fn sum(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
+    pub fn sum(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
         let roles = match sublayer {
             Sublayer::Mixer => [Role::AttnOutputNorm, Role::AttnOutputNormBias],
             Sublayer::Ffn => [Role::LayerOutputNorm, Role::LayerOutputNormBias],

@@ -207,6 +207,31 @@ impl ModelFiles {
     /// # Errors
     /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
+        let (shards, headers) = self.unmapped_shards(budget)?;
+        let path = shards[0].source.path().to_owned();
+        let holes = self.holes;
+        drop((self.directory, self.shards));
+        Ok(Self {
+            holes,
+            ..Self::parse(&path, shards, vec![headers])?
+        })
+    }
+
+    /// The same files once more, without maps, for a part of the model that is kept elsewhere.
+    ///
+    /// # Errors
+    /// As [`unmapped`](Self::unmapped).
+    pub fn reopened(&self, budget: &Budget) -> Result<Self, Error> {
+        let (shards, headers) = self.unmapped_shards(budget)?;
+        let path = shards[0].source.path().to_owned();
+        Ok(Self {
+            holes: self.holes.clone(),
+            ..Self::parse(&path, shards, vec![headers])?
+        })
+    }
+
+    /// Its files without their maps, and the memory of the bytes before the tensors.
+    fn unmapped_shards(&self, budget: &Budget) -> Result<(Vec<Shard>, Reservation), Error> {
         let sources = self.unmapped_sources(None)?;
         let copied = self.copied_bytes(&sources)?;
         let headers = budget.reserve("metadata", copied)?;
@@ -217,14 +242,8 @@ impl ModelFiles {
                 start: Arc::new(self.header(i).to_vec()),
             },
         };
-        let shards: Vec<Shard> = sources.into_iter().enumerate().map(shard).collect();
-        let path = self.shards[0].source.path().to_owned();
-        let holes = self.holes;
-        drop((self.directory, self.shards));
-        Ok(Self {
-            holes,
-            ..Self::parse(&path, shards, vec![headers])?
-        })
+        let shards = sources.into_iter().enumerate().map(shard);
+        Ok((shards.collect(), headers))
     }
 
     /// Bytes of metadata that are copied where sources are not addressable.

@@ -19,7 +19,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
-    ("atta-gpu", &["atta-kernels", "atta-formats"]),
+    (
+        "atta-gpu",
+        &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
+    ),
     ("atta-store", &["atta-formats"]),
     (
         "atta-model",

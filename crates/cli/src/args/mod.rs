@@ -6,6 +6,7 @@
 
 pub(crate) mod constraint;
 mod context;
+pub(crate) mod gpu;
 pub(crate) mod lora;
 pub(crate) mod model;
 mod model_arg;
@@ -28,6 +29,7 @@ use clap::{Parser, error::ErrorKind};
 
 pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
+pub(crate) use gpu::GpuFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
 #[cfg(feature = "convert")]
 pub(crate) use model_arg::ModelFileArg;

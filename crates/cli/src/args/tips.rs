@@ -10,10 +10,9 @@ use clap::{
 };
 
 /// Options of llama.cpp and Ollama under other names, or without a use here.
-const OTHER_NAMES: [(&str, &str); 16] = [
-    ("--n-gpu-layers", NO_GPU),
-    ("--gpu-layers", NO_GPU),
-    ("--main-gpu", NO_GPU),
+const OTHER_NAMES: [(&str, &str); 15] = [
+    ("--n-gpu-layers", "it is called --gpu-layers, with --gpu"),
+    ("--main-gpu", "it is called --gpu"),
     ("--flash-attn", "attention never needs it"),
     ("--cont-batching", "`atta serve` always does it"),
     ("--cache-type-k", "it is called --kv-k"),
@@ -29,7 +28,6 @@ const OTHER_NAMES: [(&str, &str); 16] = [
     ("--conversation", "`atta chat` is a conversation"),
 ];
 
-const NO_GPU: &str = "atta computes on the CPU: leave it out";
 const AS_THE_FILE: &str = "the model's file says it: leave it out";
 
 /// The message for an unknown option; `None` for other errors, and where the parser's own tip is
@@ -109,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_option_of_another_program_has_our_name_or_a_reason() {
-        assert!(tip_of("atta run --n-gpu-layers").contains("on the CPU"));
+        assert!(tip_of("atta run --n-gpu-layers").contains("--gpu-layers"));
         assert!(tip_of("atta run --cache-type-k").contains("--kv-k"));
     }
 

@@ -13,9 +13,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ModelArg, ModelFlags, RingFlags, extra_help, ring::RingAim, value},
+    args::{GpuFlags, ModelArg, ModelFlags, RingFlags, extra_help, ring::RingAim, value},
     failure::{Failure, one_line},
-    json, load,
+    gpu, json, load,
     output::Stdout,
     progress::Progress,
     report::{bytes, spec_line, weights_name},
@@ -93,6 +93,8 @@ pub(crate) struct BenchArgs {
     model_flags: ModelFlags,
     #[command(flatten)]
     ring: RingFlags,
+    #[command(flatten)]
+    gpu: GpuFlags,
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {
@@ -156,6 +158,7 @@ fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport)
     let options = options(args)?;
     let load_options = load::options(model, flags, options.session.clone())?;
     let (load_options, _) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
+    let load_options = gpu::plan(model, &args.gpu, load_options)?;
     let engine = load::engine(model, &load_options)?;
     let mut progress = Progress::new();
     let n_threads = engine.pool().n_threads();

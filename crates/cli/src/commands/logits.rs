@@ -8,12 +8,12 @@ use clap::Args;
 
 use crate::{
     args::{
-        ModelArg, ModelFlags, RingFlags, extra_help,
+        GpuFlags, ModelArg, ModelFlags, RingFlags, extra_help,
         ring::RingAim,
         value::{self, TokenSource},
     },
     failure::Failure,
-    input,
+    gpu, input,
     inputs::InputFiles,
     interrupt::Interrupt,
     load,
@@ -50,6 +50,8 @@ pub(crate) struct LogitsArgs {
     model_flags: ModelFlags,
     #[command(flatten)]
     ring: RingFlags,
+    #[command(flatten)]
+    gpu: GpuFlags,
 }
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
@@ -62,6 +64,7 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     )?;
     let model = args.model.as_deref();
     let (options, _) = ring::plan(model, &args.ring, RingAim::Prompt, options)?;
+    let options = gpu::plan(model, &args.gpu, options)?;
     let engine = load::engine(model, &options)?;
     let tokens = match &args.tokens {
         TokenSource::File(path) => Some(path),

@@ -12,7 +12,7 @@ use clap::Args;
 use super::run::{EmptyPrompt, Machines, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
+        CacheFlags, ConstraintFlags, ContextFlags, GpuFlags, ModelFlags, ReportFlags, RingFlags,
         SpeculationFlags, extra_help, flag,
         value::{self, Seed},
     },
@@ -94,7 +94,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
             cache: args.cache,
             cache_size: None,
         },
-        machines: Machines::Flags(RingFlags::default()),
+        machines: Machines::Flags(RingFlags::default(), GpuFlags::default()),
         report: ReportFlags::default(),
         inputs: InputFiles::default(),
     };

@@ -16,7 +16,7 @@ use super::call;
 use crate::{
     EXTRAS,
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelArg, ModelFlags,
+        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, GpuFlags, ModelArg, ModelFlags,
         ReportFlags, RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help,
         ring::RingAim,
     },
@@ -24,6 +24,7 @@ use crate::{
     constraint,
     failure::Failure,
     generation_printer::GenerationPrinter,
+    gpu,
     input::{self, TextLimit, TextSource},
     inputs::InputFiles,
     interrupt::Interrupt,
@@ -82,6 +83,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) ring: RingFlags,
     #[command(flatten)]
+    pub(crate) gpu: GpuFlags,
+    #[command(flatten)]
     pub(crate) report: ReportFlags,
 }
 
@@ -103,8 +106,8 @@ pub(super) struct ResolvedRun {
 
 /// The machines of a run.
 pub(super) enum Machines {
-    /// As the flags of a ring say: this one, unless there are any.
-    Flags(RingFlags),
+    /// As the flags of a ring say: this one, unless there are any; perhaps with its GPU.
+    Flags(RingFlags, GpuFlags),
     /// A chain of `atta leap`.
     #[cfg(feature = "leap")]
     Chain(Box<super::leap::Master>),
@@ -118,7 +121,10 @@ impl Machines {
         options: LoadOptions,
     ) -> Result<(LoadOptions, RingRun), Failure> {
         match self {
-            Self::Flags(flags) => ring::plan(model, flags, RingAim::Latency, options),
+            Self::Flags(ring, gpu) => {
+                let (options, ring) = ring::plan(model, ring, RingAim::Latency, options)?;
+                Ok((gpu::plan(model, gpu, options)?, ring))
+            }
             #[cfg(feature = "leap")]
             Self::Chain(master) => master.ring(options),
         }
@@ -162,7 +168,7 @@ pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
         model_flags: args.model_flags,
         context: args.context,
         cache: args.cache,
-        machines: Machines::Flags(args.ring),
+        machines: Machines::Flags(args.ring, args.gpu),
         report: args.report,
         inputs,
     };

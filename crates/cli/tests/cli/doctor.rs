@@ -37,6 +37,9 @@ fn a_program_without_gpus_says_so() {
     let error = error_of(&atta(&["doctor", "--gpu"]), 1);
     assert!(error.contains("without GPUs"), "{error}");
     error_of(&atta(&["doctor", "--gpu", "--disk", "x"]), 2);
+    let path = model("llama-plain.gguf");
+    let error = error_of(&atta(&["run", &path, "-p", "x", "--gpu", "auto"]), 2);
+    assert!(error.contains("without GPUs"), "{error}");
 }
 
 #[test]

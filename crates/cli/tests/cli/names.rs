@@ -154,6 +154,6 @@ fn an_option_in_the_wrong_place_is_answered_with_the_right_one() {
         elsewhere.contains("`atta run`") && !elsewhere.contains("experts"),
         "{elsewhere}"
     );
-    assert!(error(&["run", "--n-gpu-layers", "9"]).contains("on the CPU"));
+    assert!(error(&["run", "--n-gpu-layers", "9"]).contains("--gpu-layers"));
     assert!(!error(&["run", "--foo"]).contains("tip"));
 }

@@ -416,3 +416,14 @@ fn smaller_keys_and_values_take_less_memory_and_give_text() {
     });
     assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
 }
+
+#[test]
+#[cfg(feature = "cli-extras")]
+fn without_a_gpu_options_for_it_are_refused_and_off_changes_nothing() {
+    let path = model(ENDLESS);
+    let args = ["run", &path, "-p", "a", "-n", "4", "-t", "0"];
+    let alone = crate::program::error_of(&atta(&[&args[..], &["--gpu-layers", "1"]].concat()), 2);
+    assert!(alone.contains("--gpu"), "{alone}");
+    let off = stdout(&[&args[..], &["--gpu", "off"]].concat());
+    assert_eq!(off, stdout(&args));
+}

@@ -7,6 +7,8 @@
 use super::{Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, PipelineId};
 use crate::{Error, Shader};
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -40,6 +42,8 @@ pub struct NativeHost {
     readback: Option<wgpu::Buffer>,
     /// The parameters of a command buffer.
     slots: Vec<u8>,
+    /// Bytes that were written behind the last submission, and lie in the driver's memory besides.
+    n_staged: usize,
     loss: Loss,
 }
 
@@ -164,14 +168,9 @@ impl NativeHost {
             by_shader: HashMap::new(),
             readback: None,
             slots: Vec::new(),
+            n_staged: 0,
             loss,
         }
-    }
-
-    /// Destroys the device, which looks to all that use it like a reset by the driver.
-    pub fn destroy(&mut self) {
-        self.device.destroy();
-        note(&self.loss, "destroyed".to_owned());
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -192,6 +191,49 @@ impl NativeHost {
             Some(error) => Err(error),
             None => Ok(made),
         }
+    }
+
+    /// Compiles kernels with a thread for each processor: drivers take seconds for one.
+    fn compile_all(&self, shaders: &[&Shader]) -> Vec<Result<wgpu::ComputePipeline, Error>> {
+        let n_threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let of_thread = shaders.len().div_ceil(n_threads).max(1);
+        let compile = |some: &[&Shader]| -> Vec<_> {
+            some.iter().map(|shader| self.compile(shader)).collect()
+        };
+        std::thread::scope(|scope| {
+            let parts = shaders.chunks(of_thread);
+            let threads: Vec<_> = parts
+                .map(|some| scope.spawn(move || compile(some)))
+                .collect();
+            let made = threads.into_iter().map(|thread| thread.join());
+            made.flat_map(|made| made.expect("compiling does not panic"))
+                .collect()
+        })
+    }
+
+    fn compile(&self, shader: &Shader) -> Result<wgpu::ComputePipeline, Error> {
+        let made = self.scoped(|device| {
+            let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(&shader.name),
+                source: wgpu::ShaderSource::Wgsl(shader.text.as_str().into()),
+            });
+            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(&shader.name),
+                layout: Some(&self.layout.pipeline),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Kernels write what they read.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            })
+        });
+        made.map_err(|error| Error::Refused {
+            shader: shader.name.clone(),
+            reason: error.to_string(),
+        })
     }
 
     fn get(&self, buffer: BufferId) -> &wgpu::Buffer {
@@ -270,6 +312,7 @@ impl NativeHost {
         }
         drop(pass);
         self.queue.submit([encoder.finish()]);
+        self.n_staged = 0;
         self.stats.submits += 1;
         self.stats.dispatches += dispatches.len() as u64;
     }
@@ -343,50 +386,46 @@ impl Host for NativeHost {
     fn write(&mut self, buffer: BufferId, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.check()?;
         let target = self.words(buffer, at, bytes.len())?;
+        let target = target.clone();
         for (part, i) in bytes.chunks(UPLOAD).zip(0..) {
-            self.queue
-                .write_buffer(target, at + i * UPLOAD as u64, part);
-            if part.len() == UPLOAD {
-                self.queue.submit([]);
+            let at = at + i * UPLOAD as u64;
+            self.queue.write_buffer(&target, at, part);
+            self.n_staged += part.len();
+            if self.n_staged >= UPLOAD {
+                self.n_staged = 0;
+                let submission = self.queue.submit([]);
+                self.wait(submission)?;
             }
         }
         self.stats.bytes_up += bytes.len() as u64;
         self.check()
     }
 
-    fn pipeline(&mut self, shader: &Shader) -> Result<PipelineId, Error> {
+    fn pipelines(&mut self, shaders: &[Shader]) -> Result<Vec<PipelineId>, Error> {
         self.check()?;
-        if let Some(&known) = self.by_shader.get(shader) {
-            return Ok(known);
+        let mut new: Vec<&Shader> = Vec::new();
+        for shader in shaders {
+            if !self.by_shader.contains_key(shader) && !new.contains(&shader) {
+                new.push(shader);
+            }
         }
-        let made = self.scoped(|device| {
-            let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(&shader.name),
-                source: wgpu::ShaderSource::Wgsl(shader.text.as_str().into()),
-            });
-            device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(&shader.name),
-                layout: Some(&self.layout.pipeline),
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // Kernels write what they read.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: None,
-            })
-        });
+        let made = self.compile_all(&new);
         self.check()?;
-        let made = made.map_err(|error| Error::Refused {
-            shader: shader.name.clone(),
-            reason: error.to_string(),
-        })?;
-        let id = PipelineId(self.pipelines.len() as u32);
-        self.pipelines.push(made);
-        self.by_shader.insert(shader.clone(), id);
-        self.stats.pipelines += 1;
-        Ok(id)
+        for (shader, made) in new.into_iter().zip(made) {
+            let id = PipelineId(self.pipelines.len() as u32);
+            self.pipelines.push(made?);
+            self.by_shader.insert(shader.clone(), id);
+            self.stats.pipelines += 1;
+        }
+        Ok(shaders
+            .iter()
+            .map(|shader| self.by_shader[shader])
+            .collect())
+    }
+
+    fn destroy(&mut self) {
+        self.device.destroy();
+        note(&self.loss, "destroyed".to_owned());
     }
 
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error> {
@@ -400,16 +439,39 @@ impl Host for NativeHost {
         self.check()
     }
 
-    fn read(&mut self, buffer: BufferId, at: u64, out: &mut [u8]) -> Result<(), Error> {
+    fn read_ranges(
+        &mut self,
+        buffer: BufferId,
+        ranges: &[Range<u64>],
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         self.check()?;
-        let source = self.words(buffer, at, out.len())?.clone();
-        let bytes = out.len() as u64;
+        let mut bytes = 0;
+        for range in ranges {
+            let len = range.end.saturating_sub(range.start);
+            self.words(
+                buffer,
+                range.start,
+                usize::try_from(len).unwrap_or(usize::MAX),
+            )?;
+            bytes += len;
+        }
+        if bytes != out.len() as u64 {
+            let len = out.len() as u64;
+            return Err(Error::Range { at: 0, len, bytes });
+        }
         if bytes == 0 {
             return Ok(());
         }
+        let source = self.get(buffer).clone();
         let readback = self.readback(bytes);
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(&source, at, &readback, 0, bytes);
+        let mut to = 0;
+        for range in ranges {
+            let len = range.end - range.start;
+            encoder.copy_buffer_to_buffer(&source, range.start, &readback, to, len);
+            to += len;
+        }
         let submission = self.queue.submit([encoder.finish()]);
         let loss = Arc::clone(&self.loss);
         readback.map_async(wgpu::MapMode::Read, 0..bytes, move |mapped| {

@@ -62,7 +62,8 @@ const VARIANTS: [AttnVariant; 4] = [
 
 struct AttnSample {
     variant: AttnVariant,
-    kv: GpuKv,
+    keys: GpuKv,
+    values: GpuKv,
     /// Place of each block of the sequence.
     blocks: Vec<u32>,
     /// `[n_blocks, block_bytes]`.
@@ -72,19 +73,33 @@ struct AttnSample {
 }
 
 pub(super) fn floats(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, GpuKv::Floats)
+    check(probe, [GpuKv::Floats; 2])
 }
 
 pub(super) fn codes(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, GpuKv::Codes)
+    check(probe, [GpuKv::Codes; 2])
 }
 
-fn check(probe: &mut Probe<'_>, kv: GpuKv) -> Result<(), Error> {
+pub(super) fn bytes(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, [GpuKv::Bytes; 2])
+}
+
+pub(super) fn nibbles(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, [GpuKv::Nibbles; 2])
+}
+
+pub(super) fn mixed(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check(probe, [GpuKv::Codes, GpuKv::Bytes])?;
+    check(probe, [GpuKv::Bytes, GpuKv::Nibbles])?;
+    check(probe, [GpuKv::Nibbles, GpuKv::Floats])
+}
+
+fn check(probe: &mut Probe<'_>, kv: [GpuKv; 2]) -> Result<(), Error> {
     for variant in VARIANTS {
         let sample = AttnSample::new(probe, variant, kv);
         let got = sample.on_gpu(probe)?;
         let expected = sample.on_cpu(probe);
-        let what = format!("{variant:?}");
+        let what = format!("{kv:?} {variant:?}");
         probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
     }
     Ok(())
@@ -92,14 +107,15 @@ fn check(probe: &mut Probe<'_>, kv: GpuKv) -> Result<(), Error> {
 
 impl AttnSample {
     /// A cache in blocks that are not in order, the bytes of unused positions being 0xff.
-    fn new(probe: &Probe<'_>, variant: AttnVariant, kv: GpuKv) -> Self {
+    fn new(probe: &Probe<'_>, variant: AttnVariant, [keys, values]: [GpuKv; 2]) -> Self {
         let d = variant.d_head;
         let mut samples = Samples(d as u64 + 7);
         let n_blocks = N_CTX.div_ceil(BLOCK_LEN) as u32;
         let q = samples.floats(LAST.len() * N_HEADS * d);
         let mut sample = Self {
             variant,
-            kv,
+            keys,
+            values,
             blocks: (0..n_blocks).map(|b| (b * 3 + 1) % n_blocks).collect(),
             arena: Vec::new(),
             q: q.iter().map(|x| x * variant.size).collect(),
@@ -134,8 +150,8 @@ impl AttnSample {
 
     fn layer(&self) -> KvLayer<'_> {
         let d_head = self.variant.d_head;
-        let elem = self.kv.elem();
-        let bytes = |role| {
+        let [k_elem, v_elem] = [self.keys, self.values].map(GpuKv::elem);
+        let bytes = |elem, role| {
             let rows = KvRows {
                 elem,
                 role,
@@ -143,17 +159,17 @@ impl AttnSample {
             };
             N_KV_HEADS * BLOCK_LEN * rows.row_bytes()
         };
-        let keys = bytes(KvRole::Key);
+        let keys = bytes(k_elem, KvRole::Key);
         KvLayer {
             arena: &self.arena,
-            block_bytes: keys + bytes(KvRole::Value),
+            block_bytes: keys + bytes(v_elem, KvRole::Value),
             k_at: 0,
             v_at: keys,
             block_len: BLOCK_LEN,
             n_kv_heads: N_KV_HEADS,
             d_head,
-            k_elem: elem,
-            v_elem: elem,
+            k_elem,
+            v_elem,
             value_from: None,
         }
     }
@@ -214,9 +230,9 @@ impl AttnSample {
         let out = self.q.len();
         let merge = Merge {
             sinks: self.variant.has_sinks.then_some(SLOPES.len() as u32),
-            ..attend.merge(self.kv, out as u32)
+            ..attend.merge(self.values, out as u32)
         };
-        probe.run(&Shader::attention(self.kv), |p| {
+        probe.run(&Shader::attention(self.keys, self.values), |p| {
             attend.dispatch(p, bindings)
         })?;
         probe.run(&Shader::merge(), |p| merge.dispatch(p, bindings))?;

@@ -13,6 +13,8 @@ const MOVED: [usize; 2] = [2, 0];
 /// Words between the beginning of a block and its keys: another layer's.
 const BEFORE: usize = 5;
 const D_ROPE: usize = 32;
+/// Positions of the first of the moved blocks that stay.
+const N_KEPT: usize = 5;
 
 pub(super) fn copies(probe: &mut Probe<'_>) -> Result<(), Error> {
     let block_words = 100;
@@ -41,7 +43,7 @@ pub(super) fn copies(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 pub(super) fn moved(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for kv in [GpuKv::Floats, GpuKv::Codes] {
+    for kv in GpuKv::ALL {
         for (d, pairing) in [(64, RopePairing::Norm), (160, RopePairing::Neox)] {
             let keys = MovedKeys::new(probe, kv, d);
             let got = keys.on_gpu(probe, pairing)?;
@@ -123,6 +125,7 @@ impl MovedKeys {
             angles: 0,
             d_rope: D_ROPE as u32,
             pairing,
+            n_kept: N_KEPT as u32,
         };
         probe.run(&Shader::move_keys(), |p| moved.dispatch(p, bindings))?;
         probe.words(bindings.kv, 0, N_BLOCKS * block_words)
@@ -133,7 +136,8 @@ impl MovedKeys {
         let mut arena = self.arena.clone();
         let mut head = vec![0.0; self.rows.d];
         for block in MOVED {
-            for (h, position) in places() {
+            let moves = |position| block != MOVED[0] || position >= N_KEPT;
+            for (h, position) in places().filter(|&(_, position)| moves(position)) {
                 let stored = &mut arena[self.bytes_of_head(block, h)];
                 probe
                     .kernels

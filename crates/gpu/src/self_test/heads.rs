@@ -16,8 +16,9 @@ const EPS: f32 = 1e-6;
 /// Factors of the queries of each row.
 const FACTORS: [f32; N_ROWS] = [1.0, 1.3, 0.7];
 
-/// Widths, ropes and norms: a whole head of neighbours, a part of one, none; a key of two sections.
-const SHAPES: [HeadShape; 4] = [
+/// Widths, ropes and norms: a whole head of neighbours, a part of one, none; a key of two sections,
+/// whole and short groups of 4 bits.
+const SHAPES: [HeadShape; 6] = [
     HeadShape {
         d_head: 64,
         d_rope: 64,
@@ -42,6 +43,21 @@ const SHAPES: [HeadShape; 4] = [
         pairing: RopePairing::Norm,
         norm: FIRST,
     },
+    HeadShape {
+        d_head: 24,
+        d_rope: 24,
+        pairing: RopePairing::Neox,
+        norm: HeadNorm::Unit { eps: EPS },
+    },
+    HeadShape {
+        d_head: 48,
+        d_rope: 48,
+        pairing: RopePairing::Norm,
+        norm: HeadNorm::Layer {
+            weight: 0,
+            eps: EPS,
+        },
+    },
 ];
 const FIRST: HeadNorm = HeadNorm::First {
     weight: 0,
@@ -63,8 +79,9 @@ struct HeadShape {
 /// Inputs of one dispatch.
 struct HeadSample {
     shape: HeadShape,
-    kv: GpuKv,
-    /// Norm weight, then powers of two of each KV head, `[1 + N_KV_HEADS, d_head]`.
+    keys: GpuKv,
+    values: GpuKv,
+    /// Norm weights, then powers of two of each KV head, `[N_HEADS + N_KV_HEADS, d_head]`.
     vectors: Vec<f32>,
     /// `[N_ROWS, d_rope/2, 2]`.
     turns: Vec<f32>,
@@ -73,7 +90,14 @@ struct HeadSample {
 }
 
 pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for kv in [GpuKv::Floats, GpuKv::Codes] {
+    let kinds = [
+        [GpuKv::Floats; 2],
+        [GpuKv::Codes; 2],
+        [GpuKv::Bytes; 2],
+        [GpuKv::Nibbles; 2],
+        [GpuKv::Bytes, GpuKv::Codes],
+    ];
+    for kv in kinds {
         for shape in SHAPES {
             let sample = HeadSample::new(shape, kv);
             let [queries, stored] = sample.on_gpu(probe)?;
@@ -90,17 +114,18 @@ pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
 }
 
 impl HeadSample {
-    fn new(shape: HeadShape, kv: GpuKv) -> Self {
+    fn new(shape: HeadShape, [keys, values]: [GpuKv; 2]) -> Self {
         let d = shape.d_head;
         let mut samples = Samples(d as u64);
-        let mut vectors = samples.floats(d);
+        let mut vectors = samples.floats(N_HEADS * d);
         let powers = samples.floats(N_KV_HEADS * d);
         vectors.extend(powers.iter().map(|x| (4.0 * x).round().exp2()));
         let angles = samples.floats(N_ROWS * shape.d_rope / 2);
         let turns = angles.iter().flat_map(|x| [x.cos(), x.sin()]);
         Self {
             shape,
-            kv,
+            keys,
+            values,
             turns: turns.collect(),
             x: samples.floats(N_ROWS * (N_HEADS + 2 * N_KV_HEADS) * d),
             vectors,
@@ -110,7 +135,10 @@ impl HeadSample {
     /// Rows of keys, or of values.
     fn rows(&self, role: KvRole) -> KvRows {
         KvRows {
-            elem: self.kv.elem(),
+            elem: match role {
+                KvRole::Value => self.values.elem(),
+                KvRole::Key | KvRole::Both { .. } => self.keys.elem(),
+            },
             role,
             d: self.shape.d_head,
         }
@@ -128,7 +156,7 @@ impl HeadSample {
         let of_keys = N_ROWS * N_HEADS * d;
         let of_values = of_keys + N_ROWS * N_KV_HEADS * d;
         let powers = |group| HeadPowers {
-            at: d as u32,
+            at: (N_HEADS * d) as u32,
             n_heads: N_KV_HEADS as u32,
             group,
         };
@@ -148,6 +176,7 @@ impl HeadSample {
             x: of_keys as u32,
             n_heads: N_KV_HEADS as u32,
             powers: Some(powers(1)),
+            rotation: self.keys.rotation(HeadRole::Key, d),
             ..query
         };
         let value = HeadRecord {
@@ -157,7 +186,7 @@ impl HeadSample {
             d_rope: 0,
             powers: None,
             stored: self.block_bytes()[0] as u32 / 4,
-            rotation: self.kv.rotation(d),
+            rotation: self.values.rotation(HeadRole::Value, d),
             ..key
         };
         [query, key, value]
@@ -186,7 +215,8 @@ impl HeadSample {
             n_heads: N_HEADS as u32,
             d_head: self.shape.d_head as u32,
             n_rows: N_ROWS as u32,
-            kv: self.kv,
+            keys: self.keys,
+            values: self.values,
             block_len: BLOCK_LEN as u32,
             rope: 0,
             factors: Some(self.turns.len() as u32),
@@ -200,6 +230,24 @@ impl HeadSample {
         ])
     }
 
+    /// The norm before the rope, if there is one.
+    fn norm_first(&self, probe: &Probe<'_>, record: &HeadRecord, h: usize, head: &mut [f32]) {
+        let d = self.shape.d_head;
+        let kernels = probe.kernels;
+        match record.norm {
+            HeadNorm::None | HeadNorm::Last { .. } => {}
+            HeadNorm::First { eps, .. } => {
+                kernels.rms_norm_inplace(head, &self.vectors[..d], eps);
+            }
+            HeadNorm::Unit { eps } => kernels.rms_norm_inplace(head, &vec![1.0; d], eps),
+            HeadNorm::Layer { eps, .. } => {
+                let copy = head.to_vec();
+                let weight = &self.vectors[h * d..(h + 1) * d];
+                kernels.layer_norm(&copy, (weight, None), eps, head);
+            }
+        }
+    }
+
     /// The steps of a head in atta-model's attention, but for storing it.
     fn finish(&self, probe: &Probe<'_>, record: &HeadRecord, place: [usize; 2]) -> Vec<f32> {
         let [t, h] = place;
@@ -207,9 +255,7 @@ impl HeadSample {
         let at = record.x as usize + (t * record.n_heads as usize + h) * d_head;
         let mut head = self.x[at..at + d_head].to_vec();
         let weight = &self.vectors[..d_head];
-        if let HeadNorm::First { eps, .. } = record.norm {
-            probe.kernels.rms_norm_inplace(&mut head, weight, eps);
-        }
+        self.norm_first(probe, record, h, &mut head);
         if record.d_rope > 0 {
             let turns = &self.turns[t * d_rope..(t + 1) * d_rope];
             probe.kernels.rope(&mut head, turns, record.pairing);
@@ -221,7 +267,7 @@ impl HeadSample {
             head.iter_mut().for_each(|x| *x *= FACTORS[t]);
         }
         if let Some(powers) = record.powers {
-            let first = (1 + h / powers.group as usize % N_KV_HEADS) * d_head;
+            let first = (N_HEADS + h / powers.group as usize % N_KV_HEADS) * d_head;
             let powers = &self.vectors[first..first + d_head];
             head.iter_mut()
                 .zip(powers)

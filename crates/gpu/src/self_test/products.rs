@@ -39,12 +39,14 @@ impl ProductShape {
         }
     }
 
-    /// Weights of a row: whole blocks of the format, and more groups than a workgroup has threads.
+    /// Weights of a row: whole blocks of the format, more groups than a workgroup has threads, and
+    /// an odd number of them where rows may have that.
     fn d_in(self, format: WeightFormat) -> usize {
-        match format {
-            WeightFormat::Q4_K | WeightFormat::Q6_K => 256 * self.n_blocks,
-            WeightFormat::Q8_0 | WeightFormat::Q4_0 => 32 * (8 * self.n_blocks + 1),
-            WeightFormat::F16 | WeightFormat::F32 => 40 * self.n_blocks + 3,
+        let unit = format.tensor_type().row_unit();
+        match format.acts() {
+            ActLayout::Q8_256 => 256 * self.n_blocks + if unit < 256 { 96 } else { 0 },
+            ActLayout::Q8_32 => unit * (256 * self.n_blocks / unit + 1),
+            ActLayout::F32 => 40 * self.n_blocks + 3,
         }
     }
 }
@@ -64,28 +66,39 @@ struct ProductSample {
     before: Vec<f32>,
 }
 
-pub(super) fn q4_k(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::Q4_K)
+pub(super) fn blocks(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check_all(probe, ActLayout::Q8_256)
 }
 
-pub(super) fn q6_k(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::Q6_K)
+pub(super) fn groups(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check_all(probe, ActLayout::Q8_32)
 }
 
-pub(super) fn q8_0(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::Q8_0)
+pub(super) fn floats(probe: &mut Probe<'_>) -> Result<(), Error> {
+    check_all(probe, ActLayout::F32)
 }
 
-pub(super) fn q4_0(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::Q4_0)
+/// All formats of a layout that have kernels of their own.
+fn check_all(probe: &mut Probe<'_>, acts: ActLayout) -> Result<(), Error> {
+    let mut formats = WeightFormat::NATIVE.into_iter();
+    formats.try_for_each(|format| match format.acts() == acts {
+        true => check(probe, format),
+        false => Ok(()),
+    })
 }
 
-pub(super) fn f16(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::F16)
-}
-
-pub(super) fn f32(probe: &mut Probe<'_>) -> Result<(), Error> {
-    check(probe, WeightFormat::F32)
+/// All types that become integers when they are packed: each in one shape, and those of the first
+/// type of every kernel in all.
+pub(super) fn integers(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let mut kernels = Vec::new();
+    for format in WeightFormat::all().filter(|format| matches!(format, WeightFormat::W8(_))) {
+        ProductSample::new(format, ProductShape::new(33, 2, 9), 5).check(probe)?;
+        if !kernels.contains(&format.steps()) {
+            kernels.push(format.steps());
+            check(probe, format)?;
+        }
+    }
+    Ok(())
 }
 
 fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
@@ -98,7 +111,7 @@ fn check(probe: &mut Probe<'_>, format: WeightFormat) -> Result<(), Error> {
 
 /// A matrix in three buffers, as a large head on a GPU that binds little at once.
 pub(super) fn in_slices(probe: &mut Probe<'_>) -> Result<(), Error> {
-    for format in WeightFormat::ALL {
+    for format in WeightFormat::NATIVE {
         let sample = ProductSample::new(format, ProductShape::new(70, 1, 2), 9);
         let row_bytes = 4 * (1 + format.row_words(sample.d_in));
         let buffer_bytes = 30 * row_bytes as u64;

@@ -99,40 +99,66 @@ impl RowSample {
         let up = self.x.len() as u32;
         let mut all = vec![RowFunction::Copy];
         all.extend(self.norms().map(RowFunction::Norm));
-        for activation in RowActivation::ALL {
-            all.push(RowFunction::Activate(activation));
-            all.push(RowFunction::Gate { activation, up });
+        let [norm, ..] = self.norms();
+        for activation in ACTIVATIONS.into_iter().filter_map(RowActivation::of) {
+            all.extend([
+                RowFunction::Activate(activation),
+                RowFunction::ActivateNormed(activation, norm),
+                RowFunction::Gate { activation, up },
+                RowFunction::GateNormed {
+                    activation,
+                    up,
+                    norm,
+                },
+            ]);
         }
         all
     }
 
     /// Row `t` by atta-kernels.
     fn on_cpu(&self, probe: &Probe<'_>, function: RowFunction, t: usize) -> Vec<f32> {
-        let x = &self.x[t * self.d..][..self.d];
-        let mut out = x.to_vec();
-        match function {
-            RowFunction::Copy => {}
-            RowFunction::Norm(norm) => return self.normed(probe, norm, x),
-            RowFunction::Activate(activation) => {
-                probe.kernels.activate(of_cpu(activation), &mut out);
-            }
-            RowFunction::Gate { activation, .. } => {
-                let up = &self.up[t * self.d..][..self.d];
-                probe.kernels.gate_row(of_cpu(activation), &mut out, up);
-            }
+        let mut out = self.x[t * self.d..][..self.d].to_vec();
+        let up = &self.up[t * self.d..][..self.d];
+        let has_up = matches!(
+            function,
+            RowFunction::Gate { .. } | RowFunction::GateNormed { .. }
+        );
+        match function.activation().map(of_cpu) {
+            Some(activation) if has_up => probe.kernels.gate_row(activation, &mut out, up),
+            Some(activation) => probe.kernels.activate(activation, &mut out),
+            None => {}
         }
-        out
+        match function.norm() {
+            Some(norm) => self.normed(probe, norm, &out),
+            None => out,
+        }
     }
 }
 
 fn of_cpu(activation: RowActivation) -> Activation {
-    match activation {
-        RowActivation::Silu => Activation::Silu,
-        RowActivation::GeluTanh => Activation::GeluTanh,
-        RowActivation::Gelu => Activation::Gelu,
-        RowActivation::Relu2 => Activation::Relu2,
-    }
+    let mut all = ACTIVATIONS.into_iter();
+    let found = all.find(|of_cpu| RowActivation::of(*of_cpu) == Some(activation));
+    found.expect("functions are made of these")
 }
+
+/// Activations of the CPU, all that GPUs have.
+const ACTIVATIONS: [Activation; 7] = [
+    Activation::Silu,
+    Activation::GeluTanh,
+    Activation::Gelu,
+    Activation::Relu2,
+    Activation::Sigmoid,
+    Activation::Xielu {
+        alpha_p: 0.8,
+        alpha_n: 0.9,
+        beta: 0.5,
+        eps: -1e-6,
+    },
+    Activation::Clamped {
+        alpha: 1.702,
+        limit: 7.0,
+    },
+];
 
 pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
     for sample in WIDTHS.map(RowSample::new) {
@@ -150,7 +176,7 @@ pub(super) fn functions(probe: &mut Probe<'_>) -> Result<(), Error> {
 pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
     for sample in WIDTHS.map(RowSample::new) {
         for norm in sample.norms() {
-            for normed in [Normed::Result, Normed::Sum] {
+            for normed in [Normed::Result, Normed::Sum, Normed::Alone] {
                 let add = AddNormed {
                     norm,
                     normed,
@@ -191,10 +217,12 @@ impl RowSample {
         if add.normed == Normed::Result {
             y = self.normed(probe, add.norm, &y);
         }
-        x.iter_mut().zip(&y).for_each(|(x, y)| *x += add.factor * y);
+        if add.normed != Normed::Alone {
+            x.iter_mut().zip(&y).for_each(|(x, y)| *x += add.factor * y);
+        }
         match add.normed {
             Normed::Result => x,
-            Normed::Sum => self.normed(probe, add.norm, &x),
+            Normed::Sum | Normed::Alone => self.normed(probe, add.norm, &x),
         }
     }
 }
@@ -242,8 +270,10 @@ fn row_of_codes(row: &[f32], layout: ActLayout) -> Vec<u32> {
         .collect();
     out.extend(scales.iter().map(|scale| scale.to_bits()));
     if layout == ActLayout::Q8_256 {
-        let sum = |codes: &[i8]| codes.iter().map(|&code| i32::from(code)).sum::<i32>();
-        out.extend(codes.chunks_exact(32).map(|codes| sum(codes) as u32));
+        let sum = |codes: &[i8]| codes.iter().map(|&code| i16::from(code)).sum::<i16>();
+        let sums: Vec<i16> = codes.chunks_exact(16).map(sum).collect();
+        let words = sums.as_chunks().0.iter();
+        out.extend(words.map(|[low, high]| u32::from(*low as u16) | u32::from(*high as u16) << 16));
     }
     out
 }

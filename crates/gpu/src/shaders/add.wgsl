@@ -1,4 +1,5 @@
-// What a norm behind a sublayer does with its result `y`: `x = x + factor·norm(y)`, or `x = norm(x + factor·y)`.
+// What a norm behind a sublayer does with its result `y`: `x = x + factor·norm(y)`, `x = norm(x + factor·y)`,
+// or `x = norm(x)`.
 
 struct Params {
     zero: u32,
@@ -10,15 +11,19 @@ struct Params {
     bias_at: u32,
     eps: f32,
     factor: f32,
-    norms_the_sum: u32,
+    operand: u32,
 }
 
+const RESULT: u32 = 0u;
+const SUM: u32 = 1u;
+
 fn input(row: u32, i: u32) -> f32 {
-    let y = values[p.y_at + row * p.d + i];
-    if p.norms_the_sum == 0u {
-        return y;
+    let at = row * p.d + i;
+    switch p.operand {
+        case RESULT: { return values[p.y_at + at]; }
+        case SUM: { return add(values[p.x_at + at], mul(p.factor, values[p.y_at + at])); }
+        default: { return values[p.x_at + at]; }
     }
-    return add(values[p.x_at + row * p.d + i], mul(p.factor, y));
 }
 
 @compute @workgroup_size(64)
@@ -28,7 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = t; i < p.d; i += 64u) {
         let at = p.x_at + row * p.d + i;
         let y = normed(input(row, i), i, norm);
-        if p.norms_the_sum == 0u {
+        if p.operand == RESULT {
             values[at] = add(values[at], mul(p.factor, y));
         } else {
             values[at] = y;

@@ -1,6 +1,6 @@
 // Softmax attention of one head of a row over one chunk of 128 absolute positions: a partial result.
 //
-//     s = cap(score) − slope·distance             scores, and sums of values: `attention_codes`, `attention_floats`
+//     s = cap(score) − slope·distance             scores: `attention/keys_*`, sums of values: `attention/values_*`
 //     m = max s,  e = exp(s − m),  n = Σ e        sums in sixteen lanes
 //     partial = m, n, Σ e·v
 //
@@ -49,6 +49,16 @@ fn row_of(row: u32) -> Row {
 // The first word of the block that has a position.
 fn block_of(row: Row, position: u32) -> u32 {
     return tables[row.table + position / p.block_len] * p.block_words;
+}
+
+// The first word of a row of f32.
+fn float_row(row: Row, first: u32, head: u32, position: u32) -> u32 {
+    return block_of(row, position) + first + (head * p.block_len + position % p.block_len) * p.d_head;
+}
+
+// The rows of a head in the block of a position: codes of all positions, then the scales of each section.
+fn code_rows(row: Row, first: u32, head: u32, position: u32, n_sections: u32) -> u32 {
+    return block_of(row, position) + first + head * p.block_len * (p.d_head / 2u + n_sections);
 }
 
 fn sees(row: Row, position: u32) -> bool {

@@ -15,13 +15,28 @@ fn total() -> f32 {
     return sum_of_lanes(row);
 }
 
-// The sum of squares of some elements; all threads call it.
-fn sum_of_squares(first: u32, end: u32, t: u32) -> f32 {
+// The sum of the elements before `end`; all threads call it.
+fn sum_of_elements(end: u32, t: u32) -> f32 {
+    workgroupBarrier();
+    if t < 16u {
+        var sum = 0.0;
+        for (var i = t; i < end; i += 16u) {
+            sum = add(sum, head[i]);
+        }
+        lanes[t] = sum;
+    }
+    workgroupBarrier();
+    return total();
+}
+
+// The sum of squares of some elements less a center; all threads call it.
+fn sum_of_squares(first: u32, end: u32, center: f32, t: u32) -> f32 {
     workgroupBarrier();
     if t < 16u {
         var sum = 0.0;
         for (var i = first + t; i < end; i += 16u) {
-            sum = add(sum, mul(head[i], head[i]));
+            let x = sub(head[i], center);
+            sum = add(sum, mul(x, x));
         }
         lanes[t] = sum;
     }

@@ -3,7 +3,7 @@
 //
 //     x = norm(x), rope(x)                        in this order, or the other
 //     x = x·factor·power                          factor of the row, power of two of the channel
-//     query: back;   key, value: stored as f32 or as 16-bit codes, values rotated before
+//     query: back;   key, value: stored as its type says, rotated before if rows of the type are
 //
 // A workgroup has one head of one row. What queries, keys and values differ in are words of the weights, a record each.
 
@@ -15,8 +15,13 @@ struct Params {
     rope_at: u32,
     factors_at: u32,
     slots_at: u32,
-    // 0 for f32, 1 for codes of 16 bits.
-    elem: u32,
+    // Element types of keys and of values.
+    keys: u32,
+    values: u32,
+}
+
+fn elem_of(is_value: bool) -> u32 {
+    return select(p.keys, p.values, is_value);
 }
 
 const RECORD_WORDS: u32 = 16u;
@@ -24,6 +29,7 @@ const QUERY: u32 = 0u;
 const VALUE: u32 = 2u;
 const NORM_FIRST: u32 = 1u;
 const NORM_LAST: u32 = 2u;
+const NORM_LAYER: u32 = 3u;
 
 struct Record {
     role: u32,
@@ -62,11 +68,23 @@ fn record_of(at: u32) -> Record {
     );
 }
 
-fn normalize(record: Record, t: u32) {
-    let mean = div(sum_of_squares(0u, p.d_head, t), to_float(i32(p.d_head)));
+fn normalize(record: Record, h: u32, t: u32) {
+    let d = to_float(i32(p.d_head));
+    var center = 0.0;
+    var weight = record.norm_at;
+    if record.norm == NORM_LAYER {
+        center = div(sum_of_elements(p.d_head, t), d);
+        weight += h * p.d_head;
+    }
+    let mean = div(sum_of_squares(0u, p.d_head, center, t), d);
     let scale = div(1.0, sqrt_of(add(mean, record.eps)));
     for (var i = t; i < p.d_head; i += THREADS) {
-        head[i] = mul(mul(head[i], scale), vector(record.norm_at + i));
+        let x = mul(sub(head[i], center), scale);
+        if record.norm_at == NONE {
+            head[i] = x;
+        } else {
+            head[i] = mul(x, vector(weight + i));
+        }
     }
 }
 
@@ -94,14 +112,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = t; i < p.d_head; i += THREADS) {
         head[i] = values[x + i];
     }
-    if record.norm == NORM_FIRST {
-        normalize(record, t);
+    if record.norm == NORM_FIRST || record.norm == NORM_LAYER {
+        normalize(record, h, t);
     }
     if record.d_rope != 0u {
         turn(p.rope_at + row * record.d_rope, record.d_rope, record.pairs_are_neighbours != 0u, t);
     }
     if record.norm == NORM_LAST {
-        normalize(record, t);
+        normalize(record, h, t);
     }
     multiply(record, row, h, t);
     if record.role == QUERY {

@@ -106,10 +106,21 @@ fn erf_of(x: f32) -> f32 {
     return with_sign(select(far, erf_of_near(a, z), a < 1.0), x);
 }
 
+// `e^x − 1` for x ≤ 0, and 0 above.
+fn exp_m1(x: f32) -> f32 {
+    let above = select(x, -87.0, x < -87.0);
+    let parts = exp_parts(select(above, 0.0, above > 0.0));
+    let power = power_of_two(parts.n);
+    return add(mul(parts.m, power), sub(power, 1.0));
+}
+
 const SILU: u32 = 0u;
 const GELU_TANH: u32 = 1u;
 const GELU: u32 = 2u;
 const RELU2: u32 = 3u;
+const SIGMOID: u32 = 4u;
+const XIELU: u32 = 5u;
+const CLAMPED: u32 = 6u;
 
 fn gelu_tanh(x: f32) -> f32 {
     let cube = mul(0.044715, mul(mul(x, x), x));
@@ -120,11 +131,41 @@ fn gelu(x: f32) -> f32 {
     return mul(mul(0.5, x), add(1.0, erf_of(mul(x, 0.70710678118654752440))));
 }
 
-fn activate(kind: u32, x: f32) -> f32 {
+// `numbers` are alpha_p, alpha_n, beta and eps.
+fn xielu(x: f32, numbers: vec4<f32>) -> f32 {
+    let exponent = select(numbers.w, x, x < numbers.w);
+    let below = mul(sub(exp_m1(exponent), x), numbers.y);
+    let above = mul(mul(numbers.x, x), x);
+    return add(select(below, above, x > 0.0), mul(numbers.z, x));
+}
+
+// The gate of a clamped one: `numbers` are alpha and limit.
+fn clamped_gate(x: f32, numbers: vec4<f32>) -> f32 {
+    let gate = select(x, numbers.y, x > numbers.y);
+    return mul(gate, sigmoid(mul(numbers.x, gate)));
+}
+
+// Its other factor.
+fn clamped_up(x: f32, limit: f32) -> f32 {
+    let below = select(x, limit, x > limit);
+    return add(select(below, negative(limit), below < negative(limit)), 1.0);
+}
+
+fn activate(kind: u32, x: f32, numbers: vec4<f32>) -> f32 {
     switch kind {
         case SILU: { return mul(x, sigmoid(x)); }
         case GELU_TANH: { return gelu_tanh(x); }
         case GELU: { return gelu(x); }
-        default: { return select(mul(x, x), 0.0, x < 0.0); }
+        case RELU2: { return select(mul(x, x), 0.0, x < 0.0); }
+        case SIGMOID: { return sigmoid(x); }
+        case XIELU: { return xielu(x, numbers); }
+        default: { return mul(clamped_gate(x, numbers), clamped_up(1.0, numbers.y)); }
     }
+}
+
+fn gated(kind: u32, x: f32, up: f32, numbers: vec4<f32>) -> f32 {
+    if kind == CLAMPED {
+        return mul(clamped_gate(x, numbers), clamped_up(up, numbers.y));
+    }
+    return mul(activate(kind, x, numbers), up);
 }

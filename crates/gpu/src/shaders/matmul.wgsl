@@ -16,30 +16,35 @@ struct Params {
     scale: f32,
     adds: u32,
     factor: f32,
+    // Of products with experts: where their columns are listed, and how many columns share a row of activations.
+    groups_at: u32,
+    n_shared: u32,
 }
 
-// Columns of this workgroup, those of activation rows from the first one on.
+// Columns of a workgroup from the first one on, and the first words of their matrix and of its bias. A column is a row
+// of activations and of results: `columns/` says which.
 struct Columns {
     first: u32,
     n: u32,
+    w_at: u32,
+    bias_at: u32,
 }
 
-fn columns_of(group: vec3<u32>) -> Columns {
-    let first = COLUMNS * group.z;
-    return Columns(first, min(COLUMNS, p.n_rows - first));
-}
-
-fn finish(y: f32, row: u32, column: u32) {
+fn finish(y: f32, row: u32, column: u32, bias_at: u32) {
     var v = y;
     if p.scale != 1.0 {
         v = mul(v, p.scale);
     }
-    if p.bias_at != NONE {
-        v = add(v, vector(p.bias_at + row));
+    if bias_at != NONE {
+        v = add(v, vector(bias_at + row));
     }
-    let at = p.out_at + column * p.d_out + row;
+    let at = p.out_at + row_of_out(column) * p.d_out + row;
     if p.adds != 0u {
         v = add(values[at], mul(p.factor, v));
     }
     values[at] = v;
+}
+
+fn dot_of_four(a: vec4<u32>, b: vec4<u32>) -> i32 {
+    return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
 }

@@ -11,7 +11,8 @@ struct Part {
     // Words of activations that the pairs of words are multiplied with, and what scales the products.
     at: vec4<u32>,
     scale: vec4<i32>,
-    min: i32,
+    // Minima of both halves of sub-block `t`.
+    min: vec2<i32>,
 }
 
 var<workgroup> parts: array<vec2<i32>, 512>;
@@ -21,6 +22,12 @@ fn dot_of_pair(codes: vec2<u32>, x: u32) -> i32 {
     return dot4I8Packed(codes.x, acts[x]) + dot4I8Packed(codes.y, acts[x + 1u]);
 }
 
+// Both minima times both sums of a word.
+fn bias_of(min: vec2<i32>, sums: u32) -> i32 {
+    let both = bitcast<i32>(sums);
+    return min.x * ((both << 16u) >> 16u) + min.y * (both >> 16u);
+}
+
 fn dots(part: Part, x: u32) -> i32 {
     return part.scale.x * dot_of_pair(part.low.xy, x + part.at.x)
         + part.scale.y * dot_of_pair(part.low.zw, x + part.at.y)
@@ -28,17 +35,17 @@ fn dots(part: Part, x: u32) -> i32 {
         + part.scale.w * dot_of_pair(part.high.zw, x + part.at.w);
 }
 
-// Codes of a row are followed by its scales, one a block, and by its sums, eight a block.
-fn row_of_acts(column: u32, n_blocks: u32) -> u32 {
-    return p.x_at + column * n_blocks * 73u;
+// Codes of a row are followed by its scales, one a block, and by its sums of 16, eight words a block.
+fn acts_of(column: u32, n_blocks: u32) -> u32 {
+    return p.x_at + row_of_acts(column) * n_blocks * 73u;
 }
 
 fn multiply(w: u32, columns: Columns, n_blocks: u32, b: u32, t: u32) {
     let part = part_of_block(w, t & 7u);
     for (var c = 0u; c < columns.n; c++) {
-        let x = row_of_acts(columns.first + c, n_blocks);
-        let sum = bitcast<i32>(acts[x + 65u * n_blocks + 8u * b + (t & 7u)]);
-        parts[64u * c + t] = vec2<i32>(dots(part, x + 64u * b), part.min * sum);
+        let x = acts_of(columns.first + c, n_blocks);
+        let sums = acts[x + 65u * n_blocks + 8u * b + (t & 7u)];
+        parts[64u * c + t] = vec2<i32>(dots(part, x + 64u * b), bias_of(part.min, sums));
     }
 }
 
@@ -49,19 +56,19 @@ fn term_of(w: u32, column: u32, n_blocks: u32, b: u32, first: u32) -> f32 {
     }
     let d = factors(w);
     let v = sub(mul(d.x, to_float(sums.x)), mul(d.y, to_float(sums.y)));
-    let x = row_of_acts(column, n_blocks);
+    let x = acts_of(column, n_blocks);
     return mul(bitcast<f32>(acts[x + 64u * n_blocks + b]), v);
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = group.y * 65535u + group.x;
-    if row >= p.n_out {
+    let n_blocks = (p.d_in + 255u) / 256u;
+    let columns = columns_of(group, COLUMNS, t);
+    if row >= p.n_out || columns.n == 0u {
         return;
     }
-    let n_blocks = p.d_in / 256u;
-    let columns = columns_of(group);
-    let w = p.w_at + row * n_blocks * BLOCK_WORDS;
+    let w = columns.w_at + row * n_blocks * BLOCK_WORDS;
     var out = 0.0;
     for (var first = 0u; first < n_blocks; first += 8u) {
         let b = first + t / 8u;
@@ -83,6 +90,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if t < columns.n {
-        finish(out, row, columns.first + t);
+        finish(out, row, columns.first + t, columns.bias_at);
     }
 }

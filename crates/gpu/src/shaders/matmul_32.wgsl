@@ -1,44 +1,43 @@
 // One row of a format with groups of 32 times up to eight activation rows of Q8_32.
 //
-//     for 64 groups at once: thread t has group t, and for each column
-//         term = (d·dx)·isum                                  isum in integers
-//     out = out + term, in order of groups                    one thread for each column
+//     for 64 groups at once: thread t has group t, and for each column its terms       `steps/`, isum in integers
+//     out = out + terms, in order of groups                   one thread for each column
 
 struct Codes {
     low: vec4<u32>,
     high: vec4<u32>,
 }
 
-var<workgroup> terms: array<f32, 512>;
+var<workgroup> terms: array<vec2<f32>, 512>;
 
-fn dot_of_four(codes: vec4<u32>, x: u32) -> i32 {
-    return dot4I8Packed(codes.x, acts[x]) + dot4I8Packed(codes.y, acts[x + 1u])
-        + dot4I8Packed(codes.z, acts[x + 2u]) + dot4I8Packed(codes.w, acts[x + 3u]);
+fn codes_of_acts(x: u32) -> Codes {
+    return Codes(
+        vec4<u32>(acts[x], acts[x + 1u], acts[x + 2u], acts[x + 3u]),
+        vec4<u32>(acts[x + 4u], acts[x + 5u], acts[x + 6u], acts[x + 7u]),
+    );
 }
 
-// Group `g` of a row whose codes are followed by their scales.
+// Group `g` of a row whose codes are followed by their factors.
 fn multiply(w: u32, columns: Columns, n_groups: u32, g: u32, t: u32) {
     let codes = codes_of(w + GROUP_WORDS * g);
-    let both = weights[w + GROUP_WORDS * n_groups + (g >> 1u)];
-    let d = from_f16((both >> (16u * (g & 1u))) & 0xffffu);
+    let d = factors_of(w + GROUP_WORDS * n_groups, g);
     let n_blocks = (p.d_in + 255u) / 256u;
     for (var c = 0u; c < columns.n; c++) {
-        let x = p.x_at + (columns.first + c) * n_blocks * 72u;
+        let x = p.x_at + row_of_acts(columns.first + c) * n_blocks * 72u;
         let dx = bitcast<f32>(acts[x + 64u * n_blocks + g]);
-        let sum = dot_of_four(codes.low, x + 8u * g) + dot_of_four(codes.high, x + 8u * g + 4u);
-        terms[64u * c + t] = mul(mul(d, dx), to_float(sum));
+        terms[64u * c + t] = terms_of(codes, codes_of_acts(x + 8u * g), d, dx);
     }
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = group.y * 65535u + group.x;
-    if row >= p.n_out {
+    let n_groups = groups_of(p.d_in);
+    let columns = columns_of(group, COLUMNS, t);
+    if row >= p.n_out || columns.n == 0u {
         return;
     }
-    let n_groups = p.d_in / 32u;
-    let columns = columns_of(group);
-    let w = p.w_at + row * (n_groups * GROUP_WORDS + (n_groups + 1u) / 2u);
+    let w = columns.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
     var out = 0.0;
     for (var first = 0u; first < n_groups; first += 64u) {
         if first + t < n_groups {
@@ -47,12 +46,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         workgroupBarrier();
         if t < columns.n {
             for (var i = 0u; i < min(64u, n_groups - first); i++) {
-                out = add(out, terms[64u * t + i]);
+                out = with_terms(out, terms[64u * t + i]);
             }
         }
         workgroupBarrier();
     }
     if t < columns.n {
-        finish(out, row, columns.first + t);
+        finish(out, row, columns.first + t, columns.bias_at);
     }
 }

@@ -1,5 +1,5 @@
-// Norms of rows of values, by a workgroup of 64 threads. Parameters have `d`, `weight_at`, `bias_at` and `eps`. A shader
-// that includes this has `input`, the element of a row.
+// Norms of rows of values, by a workgroup of 64 threads. Parameters have `d`, `weight_at`,
+// `bias_at` and `eps`. A shader that includes this has `input`, the element of a row.
 
 const RMS: u32 = 1u;
 const LAYER: u32 = 2u;

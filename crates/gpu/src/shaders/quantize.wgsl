@@ -1,12 +1,13 @@
 // One row of activations: a function of the rows of `values`, as f32 and as int8 in the layouts that products read.
 //
-//     x = value | rms(value) | layer(value) | act(value) | act(gate)·up
+//     x = value | act(value) | act(gate)·up;   x = x | rms(x) | layer(x)
 //     code = rne(x·(1/scale)),  scale = max |x| / 127      of each 256 elements (Q8_256), or of each 32 (Q8_32)
 //
 // A workgroup has a row, a thread four neighbours of each 256. Sums of squares have sixteen lanes, a thread each.
 
 struct Params {
     zero: u32,
+    // Of the norm; 0: none.
     kind: u32,
     activation: u32,
     d: u32,
@@ -18,19 +19,32 @@ struct Params {
     out_256: u32,
     out_32: u32,
     out_f32: u32,
+    // Numbers of the activation.
+    numbers_0: f32,
+    numbers_1: f32,
+    numbers_2: f32,
+    numbers_3: f32,
 }
 
-const COPY: u32 = 0u;
-const ACTIVATE: u32 = 3u;
-const GATE: u32 = 4u;
 // Blocks with magnitudes below 1e-35 are zeros: the bits of that.
 const TINY: u32 = 0x0554ad2eu;
 
 var<workgroup> peaks: array<u32, 64>;
 var<workgroup> sums: array<i32, 64>;
 
+fn numbers() -> vec4<f32> {
+    return vec4<f32>(p.numbers_0, p.numbers_1, p.numbers_2, p.numbers_3);
+}
+
 fn input(row: u32, i: u32) -> f32 {
-    return values[p.x_at + row * p.d + i];
+    let x = values[p.x_at + row * p.d + i];
+    if p.activation == NONE {
+        return x;
+    }
+    if p.up_at == NONE {
+        return activate(p.activation, x, numbers());
+    }
+    return gated(p.activation, x, values[p.up_at + row * p.d + i], numbers());
 }
 
 fn element(row: u32, i: u32, norm: Norm) -> f32 {
@@ -38,12 +52,10 @@ fn element(row: u32, i: u32, norm: Norm) -> f32 {
         return 0.0;
     }
     let x = input(row, i);
-    switch p.kind {
-        case RMS, LAYER: { return normed(x, i, norm); }
-        case ACTIVATE: { return activate(p.activation, x); }
-        case GATE: { return mul(activate(p.activation, x), values[p.up_at + row * p.d + i]); }
-        default: { return x; }
+    if p.kind == 0u {
+        return x;
     }
+    return normed(x, i, norm);
 }
 
 fn code(x: f32, inverse: f32) -> i32 {
@@ -80,7 +92,7 @@ fn codes_of(x: vec4<f32>, scale: f32) -> vec4<i32> {
     return vec4<i32>(code(x.x, inverse), code(x.y, inverse), code(x.z, inverse), code(x.w, inverse));
 }
 
-// Of a row: codes, then a scale for each block, then eight sums for each block.
+// Of a row: codes, then a scale for each block, then sixteen sums of 16 codes for each block, two in a word.
 fn store_256(row: u32, b: u32, t: u32, x: vec4<f32>) {
     let n_blocks = (p.d + 255u) / 256u;
     let out = p.out_256 + row * n_blocks * 73u;
@@ -90,11 +102,12 @@ fn store_256(row: u32, b: u32, t: u32, x: vec4<f32>) {
     sums[t] = codes.x + codes.y + codes.z + codes.w;
     workgroupBarrier();
     if t < 8u {
-        var sum = 0;
-        for (var i = 0u; i < 8u; i++) {
-            sum += sums[8u * t + i];
+        var both = vec2<i32>(0);
+        for (var i = 0u; i < 4u; i++) {
+            both += vec2<i32>(sums[8u * t + i], sums[8u * t + 4u + i]);
         }
-        acts[out + 65u * n_blocks + 8u * b + t] = bitcast<u32>(sum);
+        let halves = vec2<u32>(both) & vec2<u32>(0xffffu);
+        acts[out + 65u * n_blocks + 8u * b + t] = halves.x | (halves.y << 16u);
     }
     if t == 0u {
         acts[out + 64u * n_blocks + b] = bitcast<u32>(scale);
@@ -124,7 +137,7 @@ fn store_floats(row: u32, first: u32, x: vec4<f32>) {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = group.x;
     var norm = Norm(0.0, 1.0);
-    if p.kind == RMS || p.kind == LAYER {
+    if p.kind != 0u {
         norm = norm_of(row, p.kind, t);
     }
     for (var b = 0u; b < (p.d + 255u) / 256u; b++) {

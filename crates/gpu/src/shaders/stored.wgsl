@@ -1,5 +1,14 @@
-// A head of keys or values in a KV block, as the CPU stores it: f32, or 16-bit codes of all positions and then the
-// scales of each section. Parameters have `d_head`, `block_len` and `elem`: 0 for f32, 1 for codes.
+// A head of keys or values in a KV block, as the CPU stores it. Parameters have `d_head` and `block_len`, and a shader that
+// includes this has `elem_of`, the element type of keys or values.
+//
+//     f32:    the elements
+//     codes:  codes of 16 bits of all positions, then the scales of each section
+//     bytes:  an f16 scale and int8 codes, row by row
+//     nibbles: groups of 32: f16 scale, f16 minimum, 16 bytes; row by row
+
+const FLOATS: u32 = 0u;
+const CODES: u32 = 1u;
+const BYTES: u32 = 2u;
 
 fn n_sections(is_value: bool) -> u32 {
     return select((p.d_head + KEY_SECTION - 1u) / KEY_SECTION, 1u, is_value);
@@ -7,8 +16,12 @@ fn n_sections(is_value: bool) -> u32 {
 
 // Words of the rows of a head in a block.
 fn head_words(is_value: bool) -> u32 {
-    let of_codes = p.d_head / 2u + n_sections(is_value);
-    return p.block_len * select(of_codes, p.d_head, p.elem == 0u);
+    switch elem_of(is_value) {
+        case FLOATS: { return p.block_len * p.d_head; }
+        case CODES: { return p.block_len * (p.d_head / 2u + n_sections(is_value)); }
+        case BYTES: { return p.block_len * (p.d_head + 2u) / 4u; }
+        default: { return p.block_len * nibble_words(p.d_head); }
+    }
 }
 
 // Turns pairs of elements by angles whose cosines and sines lie among the tables; all threads call it.
@@ -31,26 +44,18 @@ fn turn(angles: u32, d_rope: u32, pairs_are_neighbours: bool, t: u32) {
 // Codes of the elements of a section, and their scale; all threads call it.
 fn store_section(codes_at: u32, scale_at: u32, first: u32, end: u32, is_value: bool, t: u32) {
     let peak = peak_of(first, end, t);
-    let of_key = key_scale(peak, sum_of_squares(first, end, t));
+    let of_key = key_scale(peak, sum_of_squares(first, end, 0.0, t));
     let scale = bitcast<f32>(select(bitcast<u32>(of_key), bitcast<u32>(value_scale(peak)), is_value));
     let inverse = inverse_of(scale);
     for (var i = first / 2u + t; 2u * i < end; i += THREADS) {
-        kv[codes_at + i] = pair(encoded(head[2u * i], inverse), encoded(head[2u * i + 1u], inverse));
+        set_word(codes_at + i, pair(encoded(head[2u * i], inverse), encoded(head[2u * i + 1u], inverse)));
     }
     if t == 0u {
-        kv[scale_at] = bitcast<u32>(scale);
+        set_word(scale_at, bitcast<u32>(scale));
     }
 }
 
-// Stores the head at a position of the rows that begin at a word; all threads call it.
-fn store_head(rows: u32, position: u32, is_value: bool, t: u32) {
-    workgroupBarrier();
-    if p.elem == 0u {
-        for (var i = t; i < p.d_head; i += THREADS) {
-            kv[rows + position * p.d_head + i] = bitcast<u32>(head[i]);
-        }
-        return;
-    }
+fn store_codes(rows: u32, position: u32, is_value: bool, t: u32) {
     let width = p.d_head / 2u;
     let section = select(KEY_SECTION, p.d_head, is_value);
     for (var j = 0u; j < n_sections(is_value); j++) {
@@ -60,14 +65,84 @@ fn store_head(rows: u32, position: u32, is_value: bool, t: u32) {
     }
 }
 
-// Element `i` of a key at a position of the rows that begin at a word.
-fn stored_key(rows: u32, position: u32, i: u32) -> f32 {
-    if p.elem == 0u {
-        return bitcast<f32>(kv[rows + position * p.d_head + i]);
+// Half `i` of a row of bytes: its scale, then pairs of codes.
+fn half_of_row(i: u32, scale: u32, inverse: f32) -> u32 {
+    if i == 0u {
+        return scale;
     }
-    let width = p.d_head / 2u;
-    let both = kv[rows + position * width + i / 2u];
-    let code = select(first_of(both), second_of(both), (i & 1u) != 0u);
-    let scale = kv[rows + (width + i / KEY_SECTION) * p.block_len + position];
-    return mul(to_float(code), bitcast<f32>(scale));
+    let first = code_within(mul(head[2u * i - 2u], inverse), -127.0, 127.0);
+    let second = code_within(mul(head[2u * i - 1u], inverse), -127.0, 127.0);
+    return (bitcast<u32>(first) & 255u) | ((bitcast<u32>(second) & 255u) << 8u);
+}
+
+fn store_bytes(rows: u32, position: u32, t: u32) {
+    let scale = byte_scale(peak_of(0u, p.d_head, t));
+    let inverse = inverse_of(from_f16(scale));
+    let first = position * (p.d_head / 2u + 1u);
+    let end = first + p.d_head / 2u + 1u;
+    for (var i = first / 2u + t; 2u * i < end; i += THREADS) {
+        var word = 0u;
+        var mask = 0u;
+        if 2u * i >= first {
+            word = half_of_row(2u * i - first, scale, inverse);
+            mask = 0xffffu;
+        }
+        if 2u * i + 1u < end {
+            word |= half_of_row(2u * i + 1u - first, scale, inverse) << 16u;
+            mask |= 0xffff0000u;
+        }
+        set_bits(rows + i, word, mask);
+    }
+}
+
+fn nibble(x: f32, minimum: f32, inverse: f32) -> u32 {
+    return u32(code_within(mul(sub(x, minimum), inverse), 0.0, 15.0));
+}
+
+// Group `g` of a row of nibbles, by one thread.
+fn store_nibble_group(at: u32, g: u32) {
+    let first = g * NIBBLE_GROUP;
+    let n = group_len(p.d_head, g);
+    var least = head[first];
+    var most = head[first];
+    for (var i = first + 1u; i < first + n; i++) {
+        least = select(least, head[i], head[i] < least);
+        most = select(most, head[i], head[i] > most);
+    }
+    let min_bits = to_f16(least);
+    let minimum = from_f16(min_bits);
+    let scale = to_f16(div(sub(most, minimum), 15.0));
+    let inverse = inverse_of(from_f16(scale));
+    set_word(at, scale | (min_bits << 16u));
+    for (var w = 0u; w < n / 8u; w++) {
+        var word = 0u;
+        for (var i = 0u; i < 4u; i++) {
+            let low = nibble(head[first + 4u * w + i], minimum, inverse);
+            let high = nibble(head[first + n / 2u + 4u * w + i], minimum, inverse);
+            word |= (low | (high << 4u)) << (8u * i);
+        }
+        set_word(at + 1u + w, word);
+    }
+}
+
+fn store_nibbles(rows: u32, position: u32, t: u32) {
+    let row = rows + position * nibble_words(p.d_head);
+    for (var g = t; g * NIBBLE_GROUP < p.d_head; g += THREADS) {
+        store_nibble_group(row + g * GROUP_WORDS, g);
+    }
+}
+
+// Stores the head at a position of the rows that begin at a word; all threads call it.
+fn store_head(rows: u32, position: u32, is_value: bool, t: u32) {
+    workgroupBarrier();
+    switch elem_of(is_value) {
+        case FLOATS: {
+            for (var i = t; i < p.d_head; i += THREADS) {
+                set_word(rows + position * p.d_head + i, bitcast<u32>(head[i]));
+            }
+        }
+        case CODES: { store_codes(rows, position, is_value, t); }
+        case BYTES: { store_bytes(rows, position, t); }
+        default: { store_nibbles(rows, position, t); }
+    }
 }

@@ -7,15 +7,26 @@ struct Part {
     high: vec4<u32>,
     at: vec4<u32>,
     scale: vec4<i32>,
-    min: i32,
+    min: vec2<i32>,
 }
 
-// Of each row of a step: scales of 16 weights, minima of 32, both factors. Of each column: sums of 32 codes, the scale.
+// Of each row of a step: scales and minima of 16 weights, both factors. Of each column: sums of 16 codes, the scale;
+// minima and sums two in a word.
 var<workgroup> w_scales: array<i32, 256>;
-var<workgroup> w_minima: array<i32, 128>;
+var<workgroup> w_minima: array<u32, 128>;
 var<workgroup> w_factors: array<vec2<f32>, 32>;
-var<workgroup> x_sums: array<i32, 256>;
+var<workgroup> x_sums: array<u32, 256>;
 var<workgroup> x_scales: array<f32, 64>;
+
+fn pair_of(both: vec2<i32>) -> u32 {
+    return (bitcast<u32>(both.x) & 0xffffu) | (bitcast<u32>(both.y) << 16u);
+}
+
+fn dot_of_pairs(a: u32, b: u32) -> i32 {
+    let x = vec2<i32>(bitcast<i32>(a << 16u), bitcast<i32>(a)) >> vec2<u32>(16u);
+    let y = vec2<i32>(bitcast<i32>(b << 16u), bitcast<i32>(b)) >> vec2<u32>(16u);
+    return x.x * y.x + x.y * y.y;
+}
 
 fn set_pair(row: u32, codes: vec2<u32>, at: u32, scale: i32) {
     let i = at & 31u;
@@ -34,18 +45,17 @@ fn load_row(w: u32, step: u32, t: u32) {
     set_pair(row, part.low.zw, part.at.y, part.scale.y);
     set_pair(row, part.high.xy, part.at.z, part.scale.z);
     set_pair(row, part.high.zw, part.at.w, part.scale.w);
-    w_minima[4u * row + (t & 3u)] = part.min;
+    w_minima[4u * row + (t & 3u)] = pair_of(part.min);
     if (t & 3u) == 0u {
         w_factors[row] = factors(w);
     }
 }
 
 // Loads the sums of a step and the scale of the block of each column.
-fn load_sums(first: u32, n_blocks: u32, b: u32, step: u32, t: u32) {
+fn load_sums(columns: Columns, n_blocks: u32, b: u32, step: u32, t: u32) {
     for (var i = t; i < TILE_COLUMNS * 4u; i += THREADS) {
-        let column = min(first + i / 4u, p.n_rows - 1u);
-        let x = p.x_at + column * n_blocks * 73u;
-        x_sums[i] = bitcast<i32>(acts[x + 65u * n_blocks + 8u * b + 4u * step + (i & 3u)]);
+        let x = acts_of(columns, i / 4u, n_blocks * 73u);
+        x_sums[i] = acts[x + 65u * n_blocks + 8u * b + 4u * step + (i & 3u)];
         if (i & 3u) == 0u {
             x_scales[i / 4u] = bitcast<f32>(acts[x + 64u * n_blocks + b]);
         }
@@ -61,7 +71,7 @@ fn sums_of(row: u32, column: u32) -> vec2<i32> {
     }
     var bias = 0;
     for (var s = 0u; s < 4u; s++) {
-        bias += w_minima[4u * row + s] * x_sums[4u * column + s];
+        bias += dot_of_pairs(w_minima[4u * row + s], x_sums[4u * column + s]);
     }
     return vec2<i32>(sum, bias);
 }
@@ -75,21 +85,21 @@ fn term_of(sums: vec2<i32>, row: u32, column: u32) -> f32 {
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let first_row = TILE_ROWS * (group.y * 65535u + group.x);
-    let first_column = TILE_COLUMNS * group.z;
-    if first_row >= p.n_out {
+    let columns = columns_of(group, TILE_COLUMNS, t);
+    if first_row >= p.n_out || columns.n == 0u {
         return;
     }
-    let n_blocks = p.d_in / 256u;
+    let n_blocks = (p.d_in + 255u) / 256u;
     let row = min(first_row + t / 4u, p.n_out - 1u);
-    let w = p.w_at + row * n_blocks * BLOCK_WORDS;
+    let w = columns.w_at + row * n_blocks * BLOCK_WORDS;
     var results: array<f32, 16>;
     for (var b = 0u; b < n_blocks; b++) {
         var sums = array<vec2<i32>, 16>();
         for (var step = 0u; step < 2u; step++) {
             workgroupBarrier();
             load_row(w + b * BLOCK_WORDS, step, t);
-            load_columns(first_column, n_blocks * 73u, 64u * b + 32u * step, 64u * n_blocks, t);
-            load_sums(first_column, n_blocks, b, step, t);
+            load_columns(columns, n_blocks * 73u, 64u * b + 32u * step, 64u * n_blocks, t);
+            load_sums(columns, n_blocks, b, step, t);
             workgroupBarrier();
             for (var i = 0u; i < 16u; i++) {
                 sums[i] += sums_of(row_of_result(i, t), column_of_result(i, t));
@@ -100,5 +110,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             results[i] = add(results[i], term);
         }
     }
-    store_results(results, first_row, first_column, t);
+    store_results(results, first_row, columns, t);
 }

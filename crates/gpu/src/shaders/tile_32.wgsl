@@ -5,66 +5,63 @@ struct Codes {
     high: vec4<u32>,
 }
 
-// Scales of the groups of a step: of each row, of each column.
-var<workgroup> w_scales: array<f32, 128>;
+// Factors of the groups of a step, of each row; scales of each column.
+var<workgroup> w_factors: array<vec2<f32>, 128>;
 var<workgroup> x_scales: array<f32, 256>;
 
 // Loads a row of weights by four threads, a group each; groups behind the last one are zeros.
 fn load_row(w: u32, n_groups: u32, g: u32, t: u32) {
     var codes = Codes(vec4<u32>(0u), vec4<u32>(0u));
-    var scale = 0.0;
+    var d = vec2<f32>(0.0);
     if g < n_groups {
         codes = codes_of(w + GROUP_WORDS * g);
-        let both = weights[w + GROUP_WORDS * n_groups + (g >> 1u)];
-        scale = from_f16((both >> (16u * (g & 1u))) & 0xffffu);
+        d = factors_of(w + GROUP_WORDS * n_groups, g);
     }
     for (var i = 0u; i < 4u; i++) {
         w_codes[8u * t + i] = codes.low[i];
         w_codes[8u * t + 4u + i] = codes.high[i];
     }
-    w_scales[t] = scale;
+    w_factors[t] = d;
 }
 
-fn load_scales(first: u32, n_blocks: u32, g: u32, t: u32) {
+fn load_scales(columns: Columns, n_blocks: u32, g: u32, t: u32) {
     for (var i = t; i < TILE_COLUMNS * 4u; i += THREADS) {
-        let column = min(first + i / 4u, p.n_rows - 1u);
-        let x = p.x_at + column * n_blocks * 72u + 64u * n_blocks;
+        let x = acts_of(columns, i / 4u, n_blocks * 72u) + 64u * n_blocks;
         x_scales[i] = bitcast<f32>(acts[x + min(g + (i & 3u), 8u * n_blocks - 1u)]);
     }
 }
 
 // Group `g` of a step of one result.
-fn term_of(g: u32, row: u32, column: u32) -> f32 {
-    let low = dot_of_four(w_of(row, 2u * g), x_codes[64u * (2u * g) + column]);
-    let high = dot_of_four(w_of(row, 2u * g + 1u), x_codes[64u * (2u * g + 1u) + column]);
-    let scale = mul(w_scales[4u * row + g], x_scales[4u * column + g]);
-    return mul(scale, to_float(low + high));
+fn terms_at(g: u32, row: u32, column: u32) -> vec2<f32> {
+    let w = Codes(w_of(row, 2u * g), w_of(row, 2u * g + 1u));
+    let x = Codes(x_codes[128u * g + column], x_codes[128u * g + 64u + column]);
+    return terms_of(w, x, w_factors[4u * row + g], x_scales[4u * column + g]);
 }
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let first_row = TILE_ROWS * (group.y * 65535u + group.x);
-    let first_column = TILE_COLUMNS * group.z;
-    if first_row >= p.n_out {
+    let columns = columns_of(group, TILE_COLUMNS, t);
+    if first_row >= p.n_out || columns.n == 0u {
         return;
     }
-    let n_groups = p.d_in / 32u;
+    let n_groups = groups_of(p.d_in);
     let n_blocks = (p.d_in + 255u) / 256u;
     let row = min(first_row + t / 4u, p.n_out - 1u);
-    let w = p.w_at + row * (n_groups * GROUP_WORDS + (n_groups + 1u) / 2u);
+    let w = columns.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
     var results: array<f32, 16>;
     for (var g = 0u; g < n_groups; g += 4u) {
         workgroupBarrier();
         load_row(w, n_groups, g + (t & 3u), t);
-        load_columns(first_column, n_blocks * 72u, 8u * g, 64u * n_blocks, t);
-        load_scales(first_column, n_blocks, g, t);
+        load_columns(columns, n_blocks * 72u, 8u * g, 64u * n_blocks, t);
+        load_scales(columns, n_blocks, g, t);
         workgroupBarrier();
         for (var i = 0u; i < 16u; i++) {
             for (var j = 0u; j < 4u; j++) {
-                let term = term_of(j, row_of_result(i, t), column_of_result(i, t));
-                results[i] = add(results[i], term);
+                let terms = terms_at(j, row_of_result(i, t), column_of_result(i, t));
+                results[i] = with_terms(results[i], terms);
             }
         }
     }
-    store_results(results, first_row, first_column, t);
+    store_results(results, first_row, columns, t);
 }

@@ -3,11 +3,12 @@
 
 mod floats;
 
-use atta_gpu::{Shader, shaders};
+use atta_gpu::shaders;
 use floats::unguarded;
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
+use std::sync::LazyLock;
 
 /// What every device of WebGPU has.
 const WORKGROUP_BYTES: u32 = 16 << 10;
@@ -24,22 +25,33 @@ fn parsed(name: &str, text: &str) -> (Module, ModuleInfo) {
     (module, info)
 }
 
-fn parsed_all() -> Vec<(Shader, Module, ModuleInfo)> {
+/// Every kernel, parsed once for all tests.
+static KERNELS: LazyLock<Vec<Parsed>> = LazyLock::new(|| {
     let all = shaders().into_iter().map(|shader| {
         let (module, info) = parsed(&shader.name, &shader.text);
-        (shader, module, info)
+        Parsed {
+            name: shader.name,
+            module,
+            info,
+        }
     });
     all.collect()
+});
+
+struct Parsed {
+    name: String,
+    module: Module,
+    info: ModuleInfo,
 }
 
 #[test]
 fn every_kernel_is_valid_without_any_optional_feature() {
-    assert!(parsed_all().len() >= 18);
+    assert!(KERNELS.len() >= 70);
 }
 
 #[test]
 fn every_kernel_fits_the_smallest_gpu() {
-    for (shader, module, _) in parsed_all() {
+    for Parsed { name, module, .. } in KERNELS.iter() {
         let of = |space: fn(AddressSpace) -> bool| {
             let globals = module.global_variables.iter();
             globals.filter(move |(_, global)| space(global.space))
@@ -48,41 +60,36 @@ fn every_kernel_fits_the_smallest_gpu() {
         let bytes: u32 = workgroup
             .map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()))
             .sum();
-        assert!(bytes <= WORKGROUP_BYTES, "{}: {bytes}", shader.name);
+        assert!(bytes <= WORKGROUP_BYTES, "{name}: {bytes}");
         let storage = of(|space| matches!(space, AddressSpace::Storage { .. }));
-        assert!(storage.count() <= STORAGE_BUFFERS, "{}", shader.name);
+        assert!(storage.count() <= STORAGE_BUFFERS, "{name}");
         let size: u32 = module.entry_points[0].workgroup_size.iter().product();
-        assert!(size <= INVOCATIONS, "{}: {size}", shader.name);
+        assert!(size <= INVOCATIONS, "{name}: {size}");
     }
 }
 
 #[test]
 fn every_kernel_can_be_written_for_every_driver() {
-    for (shader, module, info) in parsed_all() {
-        let words = spv::write_vec(&module, &info, &spv::Options::default(), None);
-        assert!(!words.unwrap().is_empty(), "{}", shader.name);
+    for Parsed { name, module, info } in KERNELS.iter() {
+        let words = spv::write_vec(module, info, &spv::Options::default(), None);
+        assert!(!words.unwrap().is_empty(), "{name}");
         let (options, pipeline) = (msl::Options::default(), msl::PipelineOptions::default());
-        let (text, _) = msl::write_string(&module, &info, &options, &pipeline).unwrap();
-        assert!(text.contains("kernel void"), "{}", shader.name);
+        let (text, _) = msl::write_string(module, info, &options, &pipeline).unwrap();
+        assert!(text.contains("kernel void"), "{name}");
         let options = hlsl::Options::default();
         let pipeline = hlsl::PipelineOptions::default();
         let mut text = String::new();
         hlsl::Writer::new(&mut text, &options, &pipeline)
-            .write(&module, &info, None)
+            .write(module, info, None)
             .unwrap();
-        assert!(text.contains("numthreads"), "{}", shader.name);
+        assert!(text.contains("numthreads"), "{name}");
     }
 }
 
 #[test]
 fn every_float_operation_is_guarded() {
-    for (shader, module, info) in parsed_all() {
-        assert_eq!(
-            unguarded(&module, &info),
-            Vec::<String>::new(),
-            "{}",
-            shader.name
-        );
+    for Parsed { name, module, info } in KERNELS.iter() {
+        assert_eq!(unguarded(module, info), Vec::<String>::new(), "{name}");
     }
 }
 

@@ -49,6 +49,11 @@ impl Balance {
         }
     }
 
+    /// The exponents of keys and of values.
+    pub(crate) fn exponents(&self) -> [&[i8]; 2] {
+        [&self.keys, &self.values]
+    }
+
     /// Divides keys of a position, `[n_kv_heads, d_head]`.
     pub(crate) fn divide_keys(&self, keys: &mut [f32]) {
         divide(keys, &self.keys);

@@ -22,7 +22,6 @@ mod moe;
 mod ngrams;
 mod norm;
 mod residual;
-mod rope;
 mod routing;
 mod scratch;
 mod selection;
@@ -39,6 +38,7 @@ use crate::{
     adapters::Adapting,
     kv::Cache,
     members::Products,
+    rope::RopeTables,
     seqs::{StateRuns, StateStep},
 };
 
@@ -57,7 +57,6 @@ pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, mlp_and_moe, moe};
 pub(crate) use ngrams::add_ngrams;
 pub(crate) use norm::{Affine, Normalize, RowNorm};
-pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use atta_kernels::{Kernels, KvElem, KvLayer};
 
 use super::{
-    BLOCK_LEN, KvType,
-    arena::{Arena, StateArena},
+    BLOCK_LEN, Cache, KvType,
+    arena::{KvArena, StateArena},
     plan::{KvPlace, LayerPlaces, Place, StatePlace, StatePlan},
 };
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
 };
 
 /// Keys and values, and recurrent states, of a range of layers.
-pub(crate) struct Cache {
+pub struct KvCache<A> {
     /// The blocks of each sequence, in one group for each kind of state of the layers.
     pub(super) seqs: SeqTable,
     /// The bytes of each group of keys and values.
-    pub(super) arenas: Vec<Arena>,
+    pub(super) arenas: Vec<A>,
     /// Recurrent states; without blocks if no layer has one.
     pub(super) states: StateArena,
     /// Of the layers of the range: [`StatePlan::places`].
@@ -33,19 +33,63 @@ pub(crate) struct Cache {
     pub(super) rope_regimes: Vec<usize>,
 }
 
-impl Cache {
-    /// Room for sequences of this size.
-    pub(crate) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> Self {
+impl<A> std::fmt::Debug for KvCache<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KvCache")
+            .field("seqs", &self.seqs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The state that a cache has room for.
+#[derive(Clone, Debug)]
+pub struct CacheSize<'a> {
+    /// The model.
+    pub spec: &'a ModelSpec,
+    /// Its layers that are here.
+    pub layers: Range<usize>,
+    /// Element types.
+    pub kv: KvType,
+    /// Sequences.
+    pub seqs: SeqSize,
+}
+
+/// Where a layer's keys and values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayerPlace {
+    /// Group of layers with the same block tables, and number of its arena.
+    pub group: usize,
+    /// First byte in a block, and element type, of keys: of each head 32 rows.
+    pub k: (usize, KvElem),
+    /// The same of values.
+    pub v: (usize, KvElem),
+}
+
+impl<A: KvArena> KvCache<A> {
+    /// Room for sequences of this size; `arena` makes so many blocks of so many bytes.
+    ///
+    /// # Errors
+    /// Those of `arena`.
+    pub fn new<E>(
+        of: CacheSize<'_>,
+        mut arena: impl FnMut(usize, usize) -> Result<A, E>,
+    ) -> Result<Self, E> {
+        let CacheSize {
+            spec,
+            layers,
+            kv,
+            seqs: size,
+        } = of;
+        let size = &size;
         let first_layer = layers.start;
-        let rope = |l: &LayerSpec| Some(l.attention()?.rope.as_ref()?.regime(size.n_ctx));
         let layer_specs = spec.layers[layers.clone()].iter();
-        let rope_regimes = layer_specs.map(|l| rope(l).unwrap_or(0)).collect();
+        let rope_regimes = layer_specs.map(|l| rope_regime(l, size.n_ctx)).collect();
         let plan = StatePlan::new(spec, layers, kv);
         let seqs = SeqTable::new(&plan.kinds(), size);
-        let arena = |&(kind, bytes): &(StateKind, usize)| Arena::new(size.n_blocks(kind), bytes);
-        Self {
+        let arena = |&(kind, bytes): &(StateKind, usize)| arena(size.n_blocks(kind), bytes);
+        Ok(Self {
             seqs,
-            arenas: plan.kv_groups.iter().map(arena).collect(),
+            arenas: plan.kv_groups.iter().map(arena).collect::<Result<_, E>>()?,
             states: StateArena::new(
                 size.n_blocks(StateKind::Recurrent),
                 plan.block_floats.unwrap_or(0),
@@ -54,32 +98,22 @@ impl Cache {
             layers: plan.layers,
             first_layer,
             rope_regimes,
-        }
-    }
-
-    /// Bytes that [`new`](Self::new) allocates for the same arguments.
-    pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> u64 {
-        let plan = StatePlan::new(spec, layers, kv);
-        let states = (StateKind::Recurrent, 4 * plan.block_floats.unwrap_or(0));
-        let groups = plan.kv_groups.iter().chain(std::iter::once(&states));
-        let bytes =
-            groups.map(|&(kind, bytes)| (size.n_blocks(kind) as u64).saturating_mul(bytes as u64));
-        bytes.fold(0, u64::saturating_add)
+        })
     }
 
     /// The blocks of each sequence.
-    pub(crate) fn seqs(&self) -> &SeqTable {
+    pub fn seqs(&self) -> &SeqTable {
         &self.seqs
     }
 
     /// The blocks of each sequence, for changes; queued copies are performed by
     /// [`copy_blocks`](Self::copy_blocks).
-    pub(crate) fn seqs_mut(&mut self) -> &mut SeqTable {
+    pub fn seqs_mut(&mut self) -> &mut SeqTable {
         &mut self.seqs
     }
 
     /// Performs the queued block copies, before anything is written.
-    pub(crate) fn copy_blocks(&mut self) {
+    pub fn copy_blocks(&mut self) {
         for BlockCopy {
             group,
             from,
@@ -89,16 +123,47 @@ impl Cache {
         {
             let arena = &mut self.arenas[group];
             if first == 0 {
-                arena.copy(from, to, 0..arena.block_bytes());
+                arena.copy_to(from, 0..arena.block_bytes(), to, 0);
                 continue;
             }
             for place in kv_places(&self.places).filter(|place| place.group == group) {
                 for part in place.parts() {
                     (0..part.n_heads)
                         .flat_map(|h| part.arrays(h))
-                        .for_each(|array| arena.copy(from, to, array.rows(first..BLOCK_LEN)));
+                        .map(|array| array.rows(first..BLOCK_LEN))
+                        .for_each(|rows| arena.copy_to(from, rows.clone(), to, rows.start));
                 }
             }
+        }
+    }
+
+    /// Appends all rows of a batch to their sequences, or none. `check` may refuse a row.
+    ///
+    /// # Errors
+    /// Those of [`SeqTable::admit`].
+    pub fn admit(
+        &mut self,
+        rows: &[Row],
+        check: impl Fn(usize, &Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let admitted = self.seqs.admit(rows, check);
+        self.copy_blocks();
+        admitted
+    }
+
+    /// The bytes of each group.
+    pub fn arenas(&self) -> &[A] {
+        &self.arenas
+    }
+
+    /// Where keys and values of attention layer `l` of the model are: those that it reads.
+    pub fn layer_place(&self, l: usize) -> KvLayerPlace {
+        let place = self.kv_place(l);
+        let v = place.v.unwrap_or(place.k);
+        KvLayerPlace {
+            group: place.group,
+            k: (place.k.at, place.k.rows.elem),
+            v: (v.at, v.rows.elem),
         }
     }
 
@@ -107,6 +172,58 @@ impl Cache {
         self.seqs.blocks(id, self.kv_place(l).group)
     }
 
+    pub(super) fn kv_place(&self, l: usize) -> &KvPlace {
+        match self.place(self.layers[l - self.first_layer].kv) {
+            Some(Place::Kv(place)) => place,
+            Some(Place::Shared(other)) => self.kv_place(self.first_layer + other),
+            Some(Place::Recurrent(_)) | None => unreachable!("layer {l} has no keys and values"),
+        }
+    }
+
+    fn place(&self, i: Option<usize>) -> Option<&Place> {
+        i.map(|i| &self.places[i])
+    }
+
+    /// The first position of a sequence whose keys and values a layer holds, within `positions`.
+    pub(super) fn first_held(
+        &self,
+        id: SeqId,
+        place: &KvPlace,
+        positions: &Range<usize>,
+    ) -> Result<usize, Error> {
+        Ok(self
+            .seqs
+            .first_held(id, place.group)?
+            .clamp(positions.start, positions.end))
+    }
+}
+
+impl CacheSize<'_> {
+    /// The sequences of a cache, without their bytes.
+    pub fn seq_table(&self) -> SeqTable {
+        let plan = StatePlan::new(self.spec, self.layers.clone(), self.kv);
+        SeqTable::new(&plan.kinds(), &self.seqs)
+    }
+
+    /// How keys of some layers are turned, where that depends on the length of the context.
+    pub(super) fn rope_regime(&self, layers: Range<usize>) -> u32 {
+        let layers = self.spec.layers[layers].iter();
+        let regimes = layers.map(|l| rope_regime(l, self.seqs.n_ctx));
+        regimes.max().unwrap_or(0) as u32
+    }
+
+    /// Bytes that a cache allocates for it.
+    pub fn bytes(&self) -> u64 {
+        let plan = StatePlan::new(self.spec, self.layers.clone(), self.kv);
+        let states = (StateKind::Recurrent, 4 * plan.block_floats.unwrap_or(0));
+        let groups = plan.kv_groups.iter().chain(std::iter::once(&states));
+        let n_blocks = |kind| self.seqs.n_blocks(kind) as u64;
+        let bytes = groups.map(|&(kind, bytes)| n_blocks(kind).saturating_mul(bytes as u64));
+        bytes.fold(0, u64::saturating_add)
+    }
+}
+
+impl Cache {
     /// What attention needs to read layer `l`.
     pub(crate) fn layer(&self, l: usize) -> KvLayer<'_> {
         let place = self.kv_place(l);
@@ -207,14 +324,6 @@ impl Cache {
         self.states.copy(from_block, at + start, to_block, to);
     }
 
-    fn kv_place(&self, l: usize) -> &KvPlace {
-        match self.place(self.layers[l - self.first_layer].kv) {
-            Some(Place::Kv(place)) => place,
-            Some(Place::Shared(other)) => self.kv_place(self.first_layer + other),
-            Some(Place::Recurrent(_)) | None => unreachable!("layer {l} has no keys and values"),
-        }
-    }
-
     fn state_place(&self, l: usize) -> &StatePlace {
         match self.place(self.layers[l - self.first_layer].recurrent) {
             Some(Place::Recurrent(place)) => place,
@@ -223,23 +332,12 @@ impl Cache {
             }
         }
     }
+}
 
-    fn place(&self, i: Option<usize>) -> Option<&Place> {
-        i.map(|i| &self.places[i])
-    }
-
-    /// The first position of a sequence whose keys and values a layer holds, within `positions`.
-    pub(super) fn first_held(
-        &self,
-        id: SeqId,
-        place: &KvPlace,
-        positions: &Range<usize>,
-    ) -> Result<usize, Error> {
-        Ok(self
-            .seqs
-            .first_held(id, place.group)?
-            .clamp(positions.start, positions.end))
-    }
+/// How keys of a layer are turned, where that depends on the length of the context.
+fn rope_regime(layer: &LayerSpec, n_ctx: usize) -> usize {
+    let rope = layer.attention().and_then(|a| a.rope.as_ref());
+    rope.map_or(0, |rope| rope.regime(n_ctx))
 }
 
 /// The places of keys and values, each once.

@@ -23,16 +23,23 @@ mod arena;
 mod cache;
 mod coverage;
 mod fill;
+mod joined;
 mod moved;
 mod plan;
 mod shift;
 mod state;
 
+pub use arena::{BlockPiece, KeyTurn, KvArena, StoredKeys};
 pub use atta_kernels::KvElem;
-pub(crate) use cache::Cache;
+pub use cache::{CacheSize, KvCache, KvLayerPlace};
 pub use coverage::StateCoverage;
 
 use crate::seqs::BLOCK_LEN;
+pub(crate) use arena::Arena;
+pub(crate) use joined::{join, split};
+
+/// Keys and values in the memory of this process.
+pub(crate) type Cache = KvCache<Arena>;
 
 /// Element types of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,16 +6,13 @@
 
 use std::ops::Range;
 
-use atta_kernels::Kernels;
-
 use super::{
     BLOCK_LEN,
-    arena::Arena,
-    cache::{Cache, kv_places},
-    plan::{KvPlace, Place},
-    shift::rotate_keys,
+    arena::KvArena,
+    cache::{KvCache, kv_places},
+    plan::KvPlace,
 };
-use crate::{Error, SeqId};
+use crate::{Error, KeyShift, SeqId};
 
 /// Positions in a row within one block before and one block behind the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +28,18 @@ struct Tables<'a> {
     to: &'a [u32],
 }
 
-impl Cache {
-    /// Appends `positions` of the sequence `from` to the sequence `to`. `rotate` rotates a key of a
-    /// layer, `[d_head]`, by the distance of the move.
-    pub(crate) fn append_moved(
+impl<A: KvArena> KvCache<A> {
+    /// Appends `positions` of the sequence `from` to the sequence `to`. `turns` turns keys by the
+    /// distance of the move.
+    ///
+    /// # Errors
+    /// As [`Executor::append_moved`](crate::Executor::append_moved), and a device that is lost.
+    pub fn append_moved(
         &mut self,
         from: SeqId,
         positions: Range<usize>,
         to: SeqId,
-        kernels: Kernels,
-        mut rotate: impl FnMut(usize, &mut [f32]),
+        turns: &KeyShift<'_>,
     ) -> Result<(), Error> {
         if from == to || !self.seqs.may_move(from, &positions)? {
             return Err(Error::State("it does not have these positions"));
@@ -50,19 +49,7 @@ impl Cache {
             return self.append_unmoved(from, positions, to);
         }
         self.append_copies(from, &positions, to)?;
-        for (l, layer) in self.layers.iter().enumerate() {
-            let Some(Place::Kv(place)) = layer.kv.map(|i| &self.places[i]) else {
-                continue;
-            };
-            let first = start.max(self.seqs.first_held(to, place.group)?);
-            let blocks = self.seqs.blocks(to, place.group);
-            let moved = first..start + positions.len();
-            let arena = &mut self.arenas[place.group];
-            rotate_keys(arena, blocks, place, moved, kernels, |key| {
-                rotate(self.first_layer + l, key)
-            });
-        }
-        Ok(())
+        self.turn_keys(to, start..start + positions.len(), turns)
     }
 
     /// Appends positions that stay where they were: copies up to the end of a block, and shares the
@@ -134,7 +121,7 @@ impl Cache {
 
 /// Copies all that a layer holds of these positions to those from `to` on.
 fn copy_rows(
-    arena: &mut Arena,
+    arena: &mut impl KvArena,
     tables: &Tables<'_>,
     place: &KvPlace,
     positions: Range<usize>,

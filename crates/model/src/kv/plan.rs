@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use atta_kernels::{KvArray, KvLayer, KvRole, KvRows};
 
-use super::{BLOCK_LEN, KvType, arena::Arena};
+use super::{
+    BLOCK_LEN, KvType,
+    arena::{Arena, KvArena},
+};
 use crate::spec::{Attention, ModelSpec, StateKind};
 
 /// Where keys and values, or the recurrent state, of a layer are.

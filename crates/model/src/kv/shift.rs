@@ -6,63 +6,53 @@
 
 use std::ops::Range;
 
-use atta_kernels::Kernels;
-
 use super::{
-    BLOCK_LEN,
-    arena::Arena,
-    cache::Cache,
-    plan::{KvPlace, Place},
+    arena::{KvArena, StoredKeys},
+    cache::KvCache,
+    plan::Place,
 };
-use crate::{Error, SeqId};
+use crate::{Error, KeyShift, SeqId};
 
-impl Cache {
-    /// Evicts positions of a sequence. `rotate` rotates a key of a layer, `[d_head]`, back by their
-    /// number.
-    pub(crate) fn shift(
+impl<A: KvArena> KvCache<A> {
+    /// Evicts positions of a sequence. `turns` turns keys back by their number.
+    ///
+    /// # Errors
+    /// Those of [`SeqTable::evict`](crate::SeqTable::evict), and a device that is lost.
+    pub fn shift(
         &mut self,
         id: SeqId,
         evicted: Range<usize>,
-        kernels: Kernels,
-        mut rotate: impl FnMut(usize, &mut [f32]),
+        turns: &KeyShift<'_>,
     ) -> Result<(), Error> {
         self.seqs.evict(id, &evicted)?;
         self.copy_blocks();
-        for (l, layer) in self.layers.iter().enumerate() {
+        let end = self.seqs.len(id)?;
+        self.turn_keys(id, evicted.start..end, turns)
+    }
+
+    /// Turns the keys of all layers at these positions, as far as they are held; their blocks are
+    /// not shared.
+    pub(super) fn turn_keys(
+        &mut self,
+        id: SeqId,
+        positions: Range<usize>,
+        turns: &KeyShift<'_>,
+    ) -> Result<(), Error> {
+        for (l, layer) in (self.first_layer..).zip(&self.layers) {
             let place = layer.kv.map(|i| &self.places[i]);
-            let Some(Place::Kv(place)) = place else {
+            let (Some(Place::Kv(place)), Some(turn)) = (place, turns.turn(l)) else {
                 continue;
             };
-            let first = evicted.start.max(self.seqs.first_held(id, place.group)?);
-            let blocks = self.seqs.blocks(id, place.group);
-            let positions = first..self.seqs.len(id)?;
-            let arena = &mut self.arenas[place.group];
-            rotate_keys(arena, blocks, place, positions, kernels, |key| {
-                rotate(self.first_layer + l, key)
-            });
+            let first = positions.start.max(self.seqs.first_held(id, place.group)?);
+            let keys = StoredKeys {
+                blocks: self.seqs.blocks(id, place.group),
+                positions: first..positions.end,
+                at: place.k.at,
+                n_kv_heads: place.n_kv_heads,
+                rows: place.k.rows,
+            };
+            self.arenas[place.group].turn_keys(&keys, &turn)?;
         }
         Ok(())
-    }
-}
-
-/// Rotates the keys of a layer at these positions, whose blocks are not shared.
-pub(super) fn rotate_keys(
-    arena: &mut Arena,
-    blocks: &[u32],
-    place: &KvPlace,
-    positions: Range<usize>,
-    kernels: Kernels,
-    mut rotate: impl FnMut(&mut [f32]),
-) {
-    let mut key = vec![0.0; place.d_head];
-    for pos in positions {
-        let block = arena.block_mut(blocks[pos / BLOCK_LEN]);
-        for h in 0..place.n_kv_heads {
-            let inside = pos % BLOCK_LEN;
-            let rows = &mut block[place.k.head(h)];
-            kernels.load_kv(place.k.rows, inside, rows, &mut key);
-            rotate(&mut key);
-            kernels.store_kv(&key, place.k.rows, inside, rows);
-        }
     }
 }

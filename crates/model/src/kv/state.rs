@@ -27,7 +27,8 @@ use atta_kernels::KvElem;
 
 use super::{
     BLOCK_LEN,
-    cache::{Cache, kv_places},
+    arena::{BlockPiece, KvArena},
+    cache::{KvCache, kv_places},
     plan::{KvPlace, LayerPlaces, Place},
 };
 use crate::{Error, SeqId};
@@ -75,9 +76,12 @@ struct Checked<'a> {
     data: &'a [u8],
 }
 
-impl Cache {
+impl<A: KvArena> KvCache<A> {
     /// Writes the state of these positions of a sequence, in these layers, counted in the model.
-    pub(crate) fn export(
+    ///
+    /// # Errors
+    /// As [`Executor::export_layers`](crate::Executor::export_layers).
+    pub fn export(
         &self,
         id: SeqId,
         layers: Range<usize>,
@@ -113,8 +117,7 @@ impl Cache {
         out.write_all(&slice.header(&header))
             .map_err(Error::Export)?;
         for place in kv_places(slice.places) {
-            self.export_layer(id, place, from(place)?..positions.end, out)
-                .map_err(Error::Export)?;
+            self.export_layer(id, place, from(place)?..positions.end, out)?;
         }
         for block in blocks {
             let block = self.states.block(block);
@@ -132,29 +135,28 @@ impl Cache {
         place: &KvPlace,
         positions: Range<usize>,
         out: &mut dyn Write,
-    ) -> std::io::Result<()> {
+    ) -> Result<(), Error> {
         let arena = &self.arenas[place.group];
         let table = self.seqs.blocks(id, place.group);
         for part in place.parts() {
-            for h in 0..part.n_heads {
-                for array in part.arrays(h) {
-                    for (i, inside) in in_blocks(positions.clone()) {
-                        out.write_all(&arena.block(table[i])[array.rows(inside)])?;
-                    }
-                }
-            }
+            let arrays = (0..part.n_heads).flat_map(|h| part.arrays(h));
+            let pieces = arrays.flat_map(|array| {
+                in_blocks(positions.clone()).map(move |(i, inside)| BlockPiece {
+                    block: table[i],
+                    bytes: array.rows(inside),
+                })
+            });
+            arena.export(&pieces.collect::<Vec<_>>(), out)?;
         }
         Ok(())
     }
 
     /// Appends the first `n` positions of a state to a sequence that ends where the state begins.
     /// The state may be in several: of layers that follow each other, together all layers here.
-    pub(crate) fn append_states(
-        &mut self,
-        id: SeqId,
-        states: &[&[u8]],
-        n: usize,
-    ) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`Executor::append_layers`](crate::Executor::append_layers).
+    pub fn append_states(&mut self, id: SeqId, states: &[&[u8]], n: usize) -> Result<(), Error> {
         let len = self.seqs.len(id)?;
         let mut checked = self.check_all(states, n)?;
         let is_other = |header: &Header| header.start != len || n > header.n;
@@ -195,7 +197,7 @@ impl Cache {
                         for (i, inside) in in_blocks(kept.clone()) {
                             let range = array.rows(inside);
                             let (here, after) = rows.split_at(range.len());
-                            arena.block_mut(table[i])[range].copy_from_slice(here);
+                            arena.fill(table[i], range.start, here)?;
                             rows = after;
                         }
                         *data = rest;

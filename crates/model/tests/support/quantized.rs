@@ -17,6 +17,8 @@ pub(crate) enum Blocks {
     Of32,
     /// Blocks of 256 weights, but of 32 where a width is no multiple of that.
     Of256,
+    /// Q4_K and Q6_K, as most files have, but blocks of 32 where a width is no multiple of 256.
+    Common,
     /// Blocks of 64 weights with a scale for each 16 of them, and one for each matrix or expert.
     Nvfp4,
 }
@@ -26,7 +28,7 @@ impl Blocks {
     fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 19] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
-            Self::Of256 => [256, 512, 64, 256, 256],
+            Self::Of256 | Self::Common => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
         // Codes of four bits choose other experts and blocks than decoded weights do.
@@ -64,7 +66,7 @@ impl Blocks {
     fn d_rank(self) -> u32 {
         match self {
             Self::Of32 => 96,
-            Self::Of256 => 256,
+            Self::Of256 | Self::Common => 256,
             Self::Nvfp4 => 64,
         }
     }
@@ -73,7 +75,7 @@ impl Blocks {
     /// they could choose differently on an instruction set that rounds them otherwise.
     fn type_of(self, req: &TensorReq) -> TensorType {
         use TensorType::*;
-        let is_wide = self == Self::Of256 && req.shape.last().unwrap().is_multiple_of(256);
+        let is_wide = self != Self::Of32 && req.shape.last().unwrap().is_multiple_of(256);
         let [of_32, of_256] = match req.role {
             role if role.placement() == Placement::Resident => return F32,
             // What it chooses by codes of four bits is not what it chooses by decoded weights.
@@ -84,6 +86,8 @@ impl Blocks {
                 return NVFP4;
             }
             Role::TokenEmbd | Role::PerLayerTokenEmbd | Role::Output => [Q8_0, Q6_K],
+            Role::AttnV | Role::FfnDown if self == Self::Common => [Q8_0, Q6_K],
+            _ if self == Self::Common => [Q4_0, Q4_K],
             Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
             Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
             Role::AttnV | Role::FfnDown | Role::FfnDownExps => [Q5_0, Q6_K],

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelArg, ModelFlags, ReportFlags, RingFlags,
-        SamplingFlags, SpeculationFlags, ToolFlags,
+        CacheFlags, ConstraintFlags, ContextFlags, GpuFlags, ModelArg, ModelFlags, ReportFlags,
+        RingFlags, SamplingFlags, SpeculationFlags, ToolFlags,
     },
     conversation::TemplateName,
 };
@@ -85,6 +85,8 @@ pub(crate) struct ChatArgs {
     pub(super) cache: CacheFlags,
     #[command(flatten)]
     pub(super) ring: RingFlags,
+    #[command(flatten)]
+    pub(super) gpu: GpuFlags,
     #[command(flatten)]
     pub(super) report: ReportFlags,
 }

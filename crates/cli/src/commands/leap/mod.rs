@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     args::{
-        CacheFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags, flag,
-        value::Seed,
+        CacheFlags, ContextFlags, GpuFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags,
+        flag, value::Seed,
     },
     failure::Failure,
     input::TextSource,
@@ -72,7 +72,7 @@ pub(super) fn run(args: Box<LeapArgs>) -> Result<(), Failure> {
 fn machines(master: Option<Master>) -> Machines {
     match master {
         Some(master) => Machines::Chain(Box::new(master)),
-        None => Machines::Flags(RingFlags::default()),
+        None => Machines::Flags(RingFlags::default(), GpuFlags::default()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{ModelArg, ModelFlags, RingFlags, value};
+use crate::args::{GpuFlags, ModelArg, ModelFlags, RingFlags, value};
 
 /// Measures the perplexity of the model on a text.
 ///
@@ -53,4 +53,6 @@ pub(crate) struct PerplexityArgs {
     pub(super) model_flags: ModelFlags,
     #[command(flatten)]
     pub(super) ring: RingFlags,
+    #[command(flatten)]
+    pub(super) gpu: GpuFlags,
 }

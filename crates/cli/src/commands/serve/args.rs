@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::disk_cache::{self, CacheWish};
 use crate::{
     args::{
-        DefaultLength, ModelFlags, RingFlags, SamplingFlags, SpeculationFlags,
+        DefaultLength, GpuFlags, ModelFlags, RingFlags, SamplingFlags, SpeculationFlags,
         value::{self, Seed},
     },
     commands::embed::PoolingName,
@@ -158,6 +158,8 @@ pub(crate) struct ServeArgs {
     pub(super) speculation: SpeculationFlags,
     #[command(flatten)]
     pub(super) ring: RingFlags,
+    #[command(flatten)]
+    pub(super) gpu: GpuFlags,
     #[command(flatten)]
     sampling: SamplingFlags,
 }

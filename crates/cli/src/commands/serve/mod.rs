@@ -17,7 +17,7 @@ use crate::{
     args::{RingFlags, flag, ring::RingAim},
     conversation,
     failure::Failure,
-    load, ring,
+    gpu, load, ring,
     speculation::OpenDrafts,
 };
 
@@ -98,6 +98,7 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
         };
         let options = drafts.beside(model.as_deref(), options)?;
         let (options, ring) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
+        let options = gpu::plan(model.as_deref(), &args.gpu, options)?;
         cluster = cluster.or(ring.monitor()?);
         let path = model.as_deref().map(load::locate).transpose()?;
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {

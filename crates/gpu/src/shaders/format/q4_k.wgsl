@@ -2,16 +2,6 @@
 
 const BLOCK_WORDS: u32 = 36u;
 
-fn six_bits(low: u32, nibbles: u32, s: u32) -> i32 {
-    let at = 8u * (s & 3u);
-    let high = ((nibbles >> at) & 15u) | (((low >> at) >> 2u) & 0x30u);
-    return i32(select((low >> at) & 63u, high, s >= 4u));
-}
-
-fn factors(w: u32) -> vec2<f32> {
-    return vec2<f32>(from_f16(weights[w] & 0xffffu), from_f16(weights[w] >> 16u));
-}
-
 // Half of the bytes of two sub-blocks, and the minimum of sub-block `t`.
 fn part_of_block(w: u32, t: u32) -> Part {
     let pair = t >> 1u;
@@ -19,13 +9,13 @@ fn part_of_block(w: u32, t: u32) -> Part {
     let first = w + 4u + 8u * pair + inside;
     let bytes = vec4<u32>(weights[first], weights[first + 1u], weights[first + 2u], weights[first + 3u]);
     let at = 16u * pair + inside;
-    let low = six_bits(weights[w + 1u], weights[w + 3u], 2u * pair);
-    let high = six_bits(weights[w + 1u], weights[w + 3u], 2u * pair + 1u);
+    let low = scale_of(w, 2u * pair);
+    let high = scale_of(w, 2u * pair + 1u);
     return Part(
         bytes & vec4<u32>(0x0f0f0f0fu),
         (bytes >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu),
         vec4<u32>(at, at + 2u, at + 8u, at + 10u),
         vec4<i32>(low, low, high, high),
-        six_bits(weights[w + 2u], weights[w + 3u] >> 4u, t),
+        minima_of(w, t),
     );
 }

@@ -33,6 +33,6 @@ fn part_of_block(w: u32, t: u32) -> Part {
         vec4<u32>(codes_of(low, high, 2u), codes_of(next, high, 3u)),
         vec4<u32>(at, at + 8u, at + 16u, at + 24u),
         vec4<i32>(scale_of(w, s), scale_of(w, s + 2u), scale_of(w, s + 4u), scale_of(w, s + 6u)),
-        0,
+        vec2<i32>(0),
     );
 }

@@ -5,15 +5,20 @@
 
 use atta_kernels::{D_HEAD_MAX, Kernels, RopePairing, math::sin_cos};
 
-use crate::spec::{Factors, LayerSpec, Pairing, Rope};
+use crate::{
+    KeyTurn, Model,
+    spec::{Factors, LayerSpec, Pairing, Rope},
+};
 
 /// The rotations of a model; layers with equal ropes share a table.
-pub(crate) struct RopeTables {
+#[derive(Debug)]
+pub struct RopeTables {
     tables: Vec<Table>,
     /// The table of each layer of the model, if it rotates.
     of_layer: Vec<Option<usize>>,
 }
 
+#[derive(Debug)]
 struct Table {
     rope: Rope,
     /// Radians per position, `[d_rope / 2]`.
@@ -23,6 +28,12 @@ struct Table {
 }
 
 impl RopeTables {
+    /// Tables of a model for steps of at most `n_rows` rows in a context of `n_ctx`.
+    pub fn of(model: &Model, n_rows: usize, n_ctx: usize) -> Self {
+        let factors = model.globals().rope_factors();
+        Self::new(&model.spec().layers, factors, n_rows, n_ctx)
+    }
+
     /// Tables for steps of at most `n_rows` rows in a context of `n_ctx`; `factors` are the model's
     /// tensors of them.
     pub(crate) fn new(
@@ -53,8 +64,21 @@ impl RopeTables {
         Self { tables, of_layer }
     }
 
+    /// The rows of each table that [`prepare`](Self::prepare) has computed,
+    /// `[n_rows, d_rope / 2, (cos, sin)]`, of `n_rows` rows.
+    pub fn rows(&self, n_rows: usize) -> impl Iterator<Item = &[f32]> {
+        let rows = move |table: &'_ Table| n_rows * table.rope.d_rope;
+        self.tables.iter().map(move |t| &t.cos_sin[..rows(t)])
+    }
+
+    /// The table of layer `l` among [`rows`](Self::rows), and how it turns; `None` if it does not
+    /// rotate.
+    pub fn of_layer(&self, l: usize) -> Option<(usize, RopePairing)> {
+        self.of_layer[l].map(|i| (i, self.tables[i].pairing()))
+    }
+
     /// Computes the rows of a step.
-    pub(crate) fn prepare(&mut self, positions: impl Iterator<Item = usize> + Clone) {
+    pub fn prepare(&mut self, positions: impl Iterator<Item = usize> + Clone) {
         for table in &mut self.tables {
             let d = table.rope.d_rope;
             let mut cos_sin = std::mem::take(&mut table.cos_sin);
@@ -65,7 +89,7 @@ impl RopeTables {
     }
 
     /// The rotation from position `from` to position `to`, the same for all keys that move as far.
-    pub(crate) fn shift(&self, from: usize, to: usize) -> KeyShift<'_> {
+    pub fn shift(&self, from: usize, to: usize) -> KeyShift<'_> {
         let distance = to as f64 - from as f64;
         let row = |table: &Table| {
             let angles = table
@@ -117,26 +141,32 @@ impl Table {
 
     /// Rotates one head by a row of cosines and sines, `[d_rope / 2, (cos, sin)]`.
     fn rotate(&self, kernels: Kernels, cos_sin: &[f32], head: &mut [f32]) {
-        let pairing = match self.rope.pairing {
+        kernels.rope(&mut head[..self.rope.d_rope], cos_sin, self.pairing());
+    }
+
+    fn pairing(&self) -> RopePairing {
+        match self.rope.pairing {
             Pairing::Adjacent => RopePairing::Norm,
             Pairing::Halves => RopePairing::Neox,
-        };
-        kernels.rope(&mut head[..self.rope.d_rope], cos_sin, pairing);
+        }
     }
 }
 
 /// A rotation by a number of positions.
-pub(crate) struct KeyShift<'a> {
+#[derive(Debug)]
+pub struct KeyShift<'a> {
     ropes: &'a RopeTables,
     /// Of each table, `[d_rope / 2, (cos, sin)]`; the magnitude is in the keys already.
     cos_sin: Vec<Vec<f32>>,
 }
 
 impl KeyShift<'_> {
-    /// Rotates a key of layer `l`, `[d_head]`.
-    pub(crate) fn apply(&self, kernels: Kernels, l: usize, key: &mut [f32]) {
-        if let Some(i) = self.ropes.of_layer[l] {
-            self.ropes.tables[i].rotate(kernels, &self.cos_sin[i], key);
-        }
+    /// The rotation of keys of layer `l`; `None` if it does not rotate.
+    pub(crate) fn turn(&self, l: usize) -> Option<KeyTurn<'_>> {
+        let i = self.ropes.of_layer[l]?;
+        Some(KeyTurn {
+            cos_sin: &self.cos_sin[i],
+            pairing: self.ropes.tables[i].pairing(),
+        })
     }
 }

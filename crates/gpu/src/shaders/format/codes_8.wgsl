@@ -1,4 +1,4 @@
-// Q8_0: of a row, 8 words of codes for each group of 32, then the f16 scales of all groups.
+// Codes of int8: 8 words for each group of 32.
 
 const GROUP_WORDS: u32 = 8u;
 

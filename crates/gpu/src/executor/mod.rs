@@ -1,0 +1,275 @@
+//! The executor that runs layers, and perhaps the head, on a GPU.
+//!
+//! It takes hidden states, not tokens: embeddings are the CPU's part. A batch is one submission and
+//! one wait. The one idea: all that varies from step to step lies in two small buffers that are
+//! written before it, the tables and the residual; the rest stays on the device.
+
+mod buffer;
+mod kernels;
+mod kv;
+mod layout;
+mod pass;
+mod run;
+mod tables;
+mod vectors;
+
+use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost};
+use atta_kernels::KvElem;
+use atta_model::spec::ModelSpec;
+use atta_model::{
+    Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, Role,
+    RopeTables, admission,
+};
+use atta_store::{Budget, Reservation};
+use kernels::Kernels;
+use kv::{ArenaParts, GpuArena};
+use layout::Layout;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tables::{StepSize, StepTables};
+use vectors::{AttentionAt, Vectors};
+
+pub(crate) use buffer::OwnBuffer;
+
+/// The most rows of a batch: workgroups in one dimension.
+const MAX_ROWS: usize = 65_535;
+
+/// Runs a part of a model on a GPU.
+pub struct GpuExecutor {
+    weights: Arc<GpuWeights>,
+    kernels: Arc<Kernels>,
+    info: ExecutorInfo,
+    has_shared_pool: bool,
+    layout: Layout,
+    vectors: Vectors,
+    tables: StepTables,
+    ropes: RopeTables,
+    cache: KvCache<GpuArena>,
+    buffers: Buffers,
+    /// The vectors.
+    constants: OwnBuffer,
+    /// The batch in flight if `is_busy`, else a buffer for the next one.
+    submitted: Batch,
+    is_busy: bool,
+    n_submitted: u64,
+    /// Rows that want logits, and bytes that were read.
+    wanted: Vec<usize>,
+    read: Vec<u8>,
+    _memory: [Reservation; 2],
+}
+
+/// The buffers of an executor, but for vectors, keys and values.
+#[derive(Debug)]
+struct Buffers {
+    tables: OwnBuffer,
+    acts: OwnBuffer,
+    values: OwnBuffer,
+    /// Stands for the buffer that a kernel has no use for.
+    nothing: OwnBuffer,
+}
+
+impl std::fmt::Debug for GpuExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GpuExecutor")
+            .field("info", &self.info)
+            .field("is_busy", &self.is_busy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Buffers {
+    fn new(host: &SharedHost, layout: &Layout, n_tables: usize) -> Result<Self, Error> {
+        let make = |words: usize| OwnBuffer::new(host, 4 * words as u64);
+        Ok(Self {
+            tables: make(n_tables)?,
+            acts: make(layout.n_acts)?,
+            values: make(layout.n_values)?,
+            nothing: make(1)?,
+        })
+    }
+
+    /// These and two others.
+    fn bindings(&self, weights: BufferId, kv: BufferId) -> Bindings {
+        Bindings {
+            weights,
+            kv,
+            tables: self.tables.id(),
+            acts: self.acts.id(),
+            values: self.values.id(),
+        }
+    }
+}
+
+fn step_size(size: &ExecutorSize) -> StepSize {
+    StepSize {
+        n_rows: size.n_batch,
+        n_seqs: size.n_seqs,
+        n_ctx: size.n_ctx,
+    }
+}
+
+impl GpuExecutor {
+    /// Creates an executor of the weights' part, and allocates all of its memory on the GPU. `isa`
+    /// names the instruction set of the CPU beside it, whose bits it computes.
+    ///
+    /// # Errors
+    /// The budget or the GPU's memory is exceeded, or the size is invalid.
+    pub fn new(
+        weights: Arc<GpuWeights>,
+        size: &ExecutorSize,
+        budget: &Budget,
+        isa: &str,
+    ) -> Result<Self, Error> {
+        let part = weights.part().clone();
+        let size = ExecutorSize {
+            part: Some(part.clone()),
+            ..size.clone()
+        };
+        let model = weights.model();
+        let spec = model.spec();
+        admission::check_size(spec, model.share(), &size)?;
+        if size.n_batch > MAX_ROWS {
+            let what = format!("batches of more than {MAX_ROWS} rows");
+            return Err(Error::Unsupported(what));
+        }
+        let buffer_bytes = weights.host().info().buffer_bytes;
+        let layout = Layout::new(spec, &part, &size, buffer_bytes)?;
+        let bytes = Self::bytes(spec, &size, &layout);
+        let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
+        let memory = [
+            reserve("gpu kv cache", bytes.state)?,
+            reserve("gpu activations", bytes.activations)?,
+        ];
+        let host = weights.host();
+        let kernels = Arc::new(compile(&weights, &size)?);
+        let ropes = RopeTables::of(model, size.n_batch, size.n_ctx);
+        let n_tables = step_size(&size).max_words(spec, &part);
+        let buffers = Buffers::new(host, &layout, n_tables)?;
+        let arenas = ArenaParts {
+            host,
+            kernels: &kernels,
+            bindings: buffers.bindings(buffers.nothing.id(), buffers.nothing.id()),
+            n_tables,
+        };
+        let cache = KvCache::new(size.cache(spec), |n, bytes| {
+            GpuArena::new(&arenas, n, bytes)
+        })?;
+        let vectors = vectors_of(&weights, &cache, &layout, &ropes);
+        let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
+        let group = |l| cache.layer_place(l).group;
+        Ok(Self {
+            tables: StepTables::new(spec, &part, group, block_words),
+            constants: write(host, &vectors.bytes())?,
+            info: ExecutorInfo {
+                numerics: numerics(&weights, &size, isa),
+                part,
+                n_ctx: size.n_ctx,
+                n_seqs: size.n_seqs,
+                n_batch: size.n_batch,
+            },
+            has_shared_pool: size.n_shared.is_some(),
+            layout,
+            vectors,
+            ropes,
+            cache,
+            buffers,
+            submitted: Batch::default(),
+            is_busy: false,
+            n_submitted: 0,
+            wanted: Vec::new(),
+            read: Vec::new(),
+            _memory: memory,
+            kernels,
+            weights,
+        })
+    }
+
+    /// Memory on the GPU of an executor of a part of a model, without its weights, at most.
+    ///
+    /// # Errors
+    /// A size that no executor can have.
+    pub fn executor_bytes(spec: &ModelSpec, size: &ExecutorSize) -> Result<ExecutorBytes, Error> {
+        let part = size.part_of(spec);
+        let layout = Layout::new(spec, &part, size, u64::MAX)?;
+        Ok(Self::bytes(spec, size, &layout))
+    }
+
+    fn bytes(spec: &ModelSpec, size: &ExecutorSize, layout: &Layout) -> ExecutorBytes {
+        let n_tables = step_size(size).max_words(spec, &size.part_of(spec));
+        let n_words = layout.n_values + layout.n_acts + n_tables;
+        ExecutorBytes {
+            state: size.cache(spec).bytes(),
+            activations: 4 * n_words as u64,
+        }
+    }
+}
+
+/// The elements of keys of the layers of a part.
+fn elems(spec: &ModelSpec, size: &ExecutorSize) -> Vec<KvElem> {
+    let n_layers = spec.layers.len();
+    let layers = size.part_of(spec).layers;
+    layers.flat_map(|l| size.kv.of_layer(l, n_layers)).collect()
+}
+
+/// How GPUs hold keys and values of these element types and width, if they can.
+pub(crate) fn kv_of([k, v]: [KvElem; 2], d_head: usize) -> Option<[GpuKv; 2]> {
+    Some([GpuKv::of(k, d_head)?, GpuKv::of(v, d_head)?])
+}
+
+/// The kernels of an executor.
+fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> {
+    let spec = weights.model().spec();
+    let mut kv = HashSet::new();
+    for l in weights.part().layers.clone() {
+        if let Some(a) = spec.layers[l].attention() {
+            let elems = size.kv.of_layer(l, spec.layers.len());
+            kv.extend(kv_of(elems, a.d_head));
+        }
+    }
+    let kv: Vec<[GpuKv; 2]> = kv.into_iter().collect();
+    let formats: HashSet<_> = weights.matrices().map(|matrix| matrix.format).collect();
+    Kernels::new(&mut *weights.host().lock(), formats.into_iter(), &kv)
+}
+
+/// Where the bits are those of every instruction set, the name of the one beside it; else that of
+/// the plain one, which adds floats as the kernels do.
+fn numerics(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> String {
+    let has_floats = weights
+        .matrices()
+        .any(|m| m.format.acts() == ActLayout::F32);
+    let is_float = |elem: &KvElem| *elem == KvElem::F32;
+    let has_floats = has_floats || elems(weights.model().spec(), size).iter().any(is_float);
+    if has_floats { "scalar" } else { isa }.to_owned()
+}
+
+/// The vectors of the part, with the constants of its attention layers.
+fn vectors_of(
+    weights: &GpuWeights,
+    cache: &KvCache<GpuArena>,
+    layout: &Layout,
+    ropes: &RopeTables,
+) -> Vectors {
+    let mut vectors = Vectors::new(weights);
+    let spec = weights.model().spec();
+    for l in weights.part().layers.clone() {
+        if let Some(a) = spec.layers[l].attention() {
+            let of = AttentionAt {
+                l,
+                a,
+                place: cache.layer_place(l),
+                has_v: weights.matrix((Role::AttnV, Some(l))).is_some(),
+                layout,
+                ropes,
+            };
+            vectors.add_layer(weights, &of);
+        }
+    }
+    vectors
+}
+
+/// A buffer with this content.
+fn write(host: &SharedHost, bytes: &[u8]) -> Result<OwnBuffer, Error> {
+    let buffer = OwnBuffer::new(host, bytes.len() as u64)?;
+    host.lock().write(buffer.id(), 0, bytes)?;
+    Ok(buffer)
+}

@@ -1,0 +1,471 @@
+//! The forward pass on a GPU: the kernels of a step, one behind the other.
+//!
+//! ```text
+//! for each layer:  x += mixer(norm(x));  x += ffn(norm(x))
+//! logits = W norm(x) + b, of the rows that want them
+//! ```
+//! It interprets the description of the model as the CPU does, and adds in the same order; it knows
+//! no bytes. A sublayer's input is codes in the layouts of its matrices.
+
+use super::kernels::Kernels;
+use super::kv_of;
+use super::layout::{Acts, Layout};
+use super::tables::StepTables;
+use super::vectors::Vectors;
+use crate::support::activation;
+use crate::weights::MatrixKey;
+use crate::{
+    AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, Normed, Product, ProductEnd,
+    Quantize, RowFunction, RowNorm, StoreHeads,
+};
+use atta_model::spec::{
+    Attention, Ffn, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Norm, QkNorm, Sublayer, Wiring,
+};
+use atta_model::{KvLayerPlace, Role, RopeTables, seqs::BLOCK_LEN};
+use std::ops::Range;
+
+/// What a step reads and does not change.
+pub(super) struct StepParts<'a> {
+    pub(super) weights: &'a GpuWeights,
+    pub(super) kernels: &'a Kernels,
+    pub(super) layout: &'a Layout,
+    pub(super) vectors: &'a Vectors,
+    pub(super) tables: &'a StepTables,
+    pub(super) ropes: &'a RopeTables,
+    /// Where keys and values of a layer are, the buffers of its group, and words of a block.
+    pub(super) kv: &'a dyn Fn(usize) -> KvOfLayer,
+    /// Buffers without keys and values of a layer.
+    pub(super) bindings: Bindings,
+}
+
+/// Keys and values that a layer reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KvOfLayer {
+    pub(super) place: KvLayerPlace,
+    pub(super) bindings: Bindings,
+    pub(super) block_words: u32,
+}
+
+impl KvOfLayer {
+    /// How keys and values are held.
+    fn types(&self, a: &Attention) -> Option<[GpuKv; 2]> {
+        kv_of([self.place.k.1, self.place.v.1], a.d_head)
+    }
+}
+
+/// A step, as far as it is recorded.
+pub(super) struct Recorded<'a> {
+    parts: &'a StepParts<'a>,
+    n_rows: u32,
+    pub(super) dispatches: Vec<Dispatch>,
+}
+
+/// The rows of activations that a function of values makes.
+struct Made {
+    function: RowFunction,
+    /// First word, width and number of the rows of values.
+    x: u32,
+    d: usize,
+    n_rows: u32,
+}
+
+/// The last product of a sublayer.
+struct Leaving {
+    sublayer: Sublayer,
+    role: Role,
+    acts: Acts,
+}
+
+impl<'a> Recorded<'a> {
+    /// An empty step of so many rows.
+    pub(super) fn new(parts: &'a StepParts<'a>, n_rows: usize) -> Self {
+        Self {
+            parts,
+            n_rows: n_rows as u32,
+            dispatches: Vec::new(),
+        }
+    }
+
+    fn spec(&self) -> &'a ModelSpec {
+        self.parts.weights.model().spec()
+    }
+
+    /// All layers of the part.
+    pub(super) fn layers(&mut self) {
+        let spec = self.spec();
+        for l in self.parts.weights.part().layers.clone() {
+            self.layer(l, &spec.layers[l]);
+        }
+    }
+
+    fn layer(&mut self, l: usize, layer: &LayerSpec) {
+        let leaving = Leaving {
+            sublayer: Sublayer::Mixer,
+            role: Role::AttnOutput,
+            acts: self.parts.layout.mixed,
+        };
+        let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
+        if let Mixer::Attention(a) = &layer.mixer {
+            self.attention(l, a);
+            if !is_parallel {
+                self.leave(l, &leaving);
+            }
+        }
+        match &layer.ffn {
+            Ffn::Gated(mlp) => self.gated_mlp(l, mlp),
+            Ffn::Plain(mlp) => self.plain_mlp(l, mlp),
+            _ => {}
+        }
+        // Both read the same residual; the result of the mixer is added last.
+        if is_parallel && layer.mixer != Mixer::None {
+            self.leave(l, &leaving);
+        }
+    }
+
+    /// Results of heads, as codes.
+    fn attention(&mut self, l: usize, a: &Attention) {
+        let layout = self.parts.layout;
+        let has_v = self.parts.weights.matrix((Role::AttnV, Some(l))).is_some();
+        let all = [
+            (Role::AttnQ, layout.q),
+            (Role::AttnK, layout.k),
+            (Role::AttnV, layout.v),
+        ];
+        let n = match (a.kv_layer(), has_v) {
+            (Some(_), _) => 1,
+            (None, false) => 2,
+            (None, true) => 3,
+        };
+        let products = &all[..n];
+        self.enter(l, Sublayer::Mixer, products);
+        for &(role, out) in products {
+            self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
+        }
+        self.norm_whole_rows(l, a);
+        let kv = (self.parts.kv)(l);
+        self.store_heads(l, a, &kv);
+        self.attend(l, a, &kv);
+        let function = match self.spec().layers[l].sub(Sublayer::Mixer) {
+            Some((norm, role)) => RowFunction::Norm(self.row_norm(norm, [role, role], Some(l))),
+            None => RowFunction::Copy,
+        };
+        let made = Made {
+            function,
+            x: layout.heads,
+            d: a.d_q(),
+            n_rows: self.n_rows,
+        };
+        self.make(&made, layout.mixed, &[(Role::AttnOutput, Some(l))]);
+    }
+
+    /// Norms over all heads of a row, of queries and of keys, where a model has such.
+    fn norm_whole_rows(&mut self, l: usize, a: &Attention) {
+        let QkNorm::Whole { eps } = a.qk_norm else {
+            return;
+        };
+        let layout = self.parts.layout;
+        let rows = [
+            (Role::AttnQNorm, layout.q, a.d_q()),
+            (Role::AttnKNorm, layout.k, a.d_kv()),
+        ];
+        for (role, x, d) in rows {
+            let Some(weight) = self.parts.vectors.get(role, Some(l)) else {
+                continue;
+            };
+            let normed = AddNormed {
+                norm: RowNorm::Rms { weight, eps },
+                normed: Normed::Alone,
+                n_rows: self.n_rows,
+                d: d as u32,
+                x,
+                y: x,
+                factor: 0.0,
+            };
+            let kernel = self.parts.kernels.add;
+            let bindings = self.parts.bindings;
+            self.dispatches.push(normed.dispatch(kernel, bindings));
+        }
+    }
+
+    fn store_heads(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
+        let Some([keys, values]) = kv.types(a) else {
+            return;
+        };
+        let tables = self.parts.tables;
+        let rope = self.parts.ropes.of_layer(l);
+        let is_own = matches!(a.kv, KvSource::Own { .. });
+        let heads = StoreHeads {
+            records: self.parts.vectors.layer(l).records,
+            n_records: if is_own { 3 } else { 1 },
+            n_heads: a.n_heads as u32,
+            d_head: a.d_head as u32,
+            n_rows: self.n_rows,
+            keys,
+            values,
+            block_len: BLOCK_LEN as u32,
+            rope: rope.map_or(0, |(table, _)| tables.rope(table)),
+            factors: tables.factors(a),
+            slots: tables.slots(l),
+        };
+        let kernel = self.parts.kernels.heads;
+        self.dispatches.push(heads.dispatch(kernel, kv.bindings));
+    }
+
+    /// Attention of some rows at a time, as many as there is room for partial results.
+    fn attend(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
+        let room = self.parts.layout.n_partials as u32;
+        let mut first = 0;
+        while first < self.n_rows {
+            let of_chunk = (a.n_heads * (2 + a.d_head)) as u32;
+            let mut n = self.n_rows - first;
+            let tables = self.parts.tables;
+            let all = tables.n_chunks(l, first..first + n, CHUNK);
+            n = (room / (of_chunk * all)).clamp(1, n);
+            self.attend_rows(l, a, kv, first..first + n);
+            first += n;
+        }
+    }
+
+    fn attend_rows(&mut self, l: usize, a: &Attention, kv: &KvOfLayer, rows: Range<u32>) {
+        let Some(types) = kv.types(a) else {
+            return;
+        };
+        let StepParts {
+            layout,
+            vectors,
+            tables,
+            kernels,
+            ..
+        } = *self.parts;
+        let constants = vectors.layer(l);
+        let d_q = a.d_q() as u32;
+        let attend = Attend {
+            q: layout.q + rows.start * d_q,
+            n_rows: rows.end - rows.start,
+            rows: tables.rows(l) + 4 * rows.start,
+            n_heads: a.n_heads as u32,
+            n_kv_heads: a.n_kv_heads as u32,
+            d_head: a.d_head as u32,
+            block_len: BLOCK_LEN as u32,
+            block_words: kv.block_words,
+            k: (kv.place.k.0 / 4) as u32,
+            v: (kv.place.v.0 / 4) as u32,
+            partials: layout.partials,
+            n_chunks: tables.n_chunks(l, rows.clone(), CHUNK),
+            scale: a.scale,
+            softcap: a.softcap,
+            slopes: constants.slopes,
+        };
+        let mut merge = attend.merge(types[1], layout.heads + rows.start * d_q);
+        merge.sinks = vectors.get(Role::AttnSinks, Some(l));
+        merge.powers = constants.results;
+        let kernel = kernels.attention(types);
+        self.dispatches.push(attend.dispatch(kernel, kv.bindings));
+        self.dispatches
+            .push(merge.dispatch(kernels.merge, kv.bindings));
+    }
+
+    fn gated_mlp(&mut self, l: usize, mlp: &Mlp) {
+        let layout = self.parts.layout;
+        let products = [(Role::FfnGate, layout.gate), (Role::FfnUp, layout.up)];
+        let up = layout.up;
+        let activation = activation(mlp.activation);
+        let function = match self.sub_norm(l) {
+            None => RowFunction::Gate { activation, up },
+            Some(norm) => RowFunction::GateNormed {
+                activation,
+                up,
+                norm,
+            },
+        };
+        self.mlp(l, mlp, &products, function);
+    }
+
+    fn plain_mlp(&mut self, l: usize, mlp: &Mlp) {
+        let products = [(Role::FfnUp, self.parts.layout.gate)];
+        let activation = activation(mlp.activation);
+        let function = match self.sub_norm(l) {
+            None => RowFunction::Activate(activation),
+            Some(norm) => RowFunction::ActivateNormed(activation, norm),
+        };
+        self.mlp(l, mlp, &products, function);
+    }
+
+    /// The norm of the hidden layer of an MLP, if it has one.
+    fn sub_norm(&self, l: usize) -> Option<RowNorm> {
+        let (norm, role) = self.spec().layers[l].sub(Sublayer::Ffn)?;
+        Some(self.row_norm(norm, [role, role], Some(l)))
+    }
+
+    fn mlp(&mut self, l: usize, mlp: &Mlp, products: &[(Role, u32)], function: RowFunction) {
+        let layout = self.parts.layout;
+        self.enter(l, Sublayer::Ffn, products);
+        for &(role, out) in products {
+            self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
+        }
+        let made = Made {
+            function,
+            x: layout.gate,
+            d: mlp.d_ff,
+            n_rows: self.n_rows,
+        };
+        self.make(&made, layout.hidden, &[(Role::FfnDown, Some(l))]);
+        let leaving = Leaving {
+            sublayer: Sublayer::Ffn,
+            role: Role::FfnDown,
+            acts: layout.hidden,
+        };
+        self.leave(l, &leaving);
+    }
+
+    /// The input of a sublayer for its first matrices.
+    fn enter(&mut self, l: usize, sublayer: Sublayer, products: &[(Role, u32)]) {
+        let layout = self.parts.layout;
+        let function = match self.spec().layers[l].pre(sublayer) {
+            Some((norm, roles)) => RowFunction::Norm(self.row_norm(norm, roles, Some(l))),
+            None => RowFunction::Copy,
+        };
+        let made = Made {
+            function,
+            x: layout.x,
+            d: self.spec().d_model,
+            n_rows: self.n_rows,
+        };
+        let keys: Vec<_> = products.iter().map(|(role, _)| (*role, Some(l))).collect();
+        self.make(&made, layout.input, &keys);
+    }
+
+    /// `x += residual_scale * post(W act + b)`, or `x = norm(x + residual_scale * (W act + b))`.
+    fn leave(&mut self, l: usize, leaving: &Leaving) {
+        let Leaving {
+            sublayer,
+            role,
+            acts,
+        } = *leaving;
+        let layout = self.parts.layout;
+        let layer = &self.spec().layers[l];
+        let key = (role, Some(l));
+        let post = layer.post(sublayer);
+        let post = post.map(|(norm, role)| (Normed::Result, norm, [role, role]));
+        let sum = layer.sum(sublayer);
+        let sum = sum.map(|(norm, roles)| (Normed::Sum, norm, roles));
+        let Some((normed, norm, roles)) = post.or(sum) else {
+            let end = ProductEnd::Add(layer.residual_scale);
+            return self.product(key, acts, layout.x, end);
+        };
+        self.product(key, acts, layout.y, ProductEnd::Set);
+        let added = AddNormed {
+            norm: self.row_norm(norm, roles, Some(l)),
+            normed,
+            n_rows: self.n_rows,
+            d: self.spec().d_model as u32,
+            x: layout.x,
+            y: layout.y,
+            factor: layer.residual_scale,
+        };
+        let kernel = self.parts.kernels.add;
+        let bindings = self.parts.bindings;
+        self.dispatches.push(added.dispatch(kernel, bindings));
+    }
+
+    fn row_norm(&self, norm: Norm, roles: [Role; 2], layer: Option<usize>) -> RowNorm {
+        let at = |role| self.parts.vectors.get(role, layer);
+        let weight = at(roles[0]).unwrap_or_default();
+        match norm {
+            Norm::Rms { eps } => RowNorm::Rms { weight, eps },
+            Norm::Layer { eps } => RowNorm::Layer {
+                weight,
+                bias: at(roles[1]),
+                eps,
+            },
+            Norm::LayerNoBias { eps } => RowNorm::Layer {
+                weight,
+                bias: None,
+                eps,
+            },
+        }
+    }
+
+    /// Activations in the layouts of these matrices.
+    fn make(&mut self, made: &Made, acts: Acts, keys: &[MatrixKey]) {
+        let matrices = keys
+            .iter()
+            .filter_map(|key| self.parts.weights.matrix(*key));
+        let mut out = [None; 3];
+        for layout in matrices.map(|matrix| matrix.format.acts()) {
+            out[Quantize::slot(layout)] = Some(acts.at(layout));
+        }
+        let quantize = Quantize {
+            function: made.function,
+            n_rows: made.n_rows,
+            d: made.d as u32,
+            x: made.x,
+            out,
+        };
+        let kernel = self.parts.kernels.quantize;
+        let bindings = self.parts.bindings;
+        self.dispatches.push(quantize.dispatch(kernel, bindings));
+    }
+
+    fn product(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd) {
+        self.product_of(key, acts, out, end, self.n_rows);
+    }
+
+    fn product_of(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd, n_rows: u32) {
+        let Some(matrix) = self.parts.weights.matrix(key) else {
+            return;
+        };
+        let (way, kernel) = self.parts.kernels.product(matrix.format, n_rows);
+        for slice in &matrix.slices {
+            let product = Product {
+                format: matrix.format,
+                w: slice.w,
+                n_out: slice.rows.len() as u32,
+                d_in: matrix.d_in as u32,
+                scale: matrix.scale,
+                bias: slice.bias,
+                n_rows,
+                x: acts.at(matrix.format.acts()),
+                out: out + slice.rows.start as u32,
+                d_out: matrix.d_out as u32,
+                end,
+            };
+            let bindings = Bindings {
+                weights: self.parts.weights.arena(slice),
+                ..self.parts.bindings
+            };
+            self.dispatches
+                .push(product.dispatch(way, kernel, bindings));
+        }
+    }
+
+    /// The logits of some rows, in their order, before they are scaled and capped.
+    pub(super) fn head_of(&mut self, rows: &[usize]) {
+        if rows.is_empty() {
+            return;
+        }
+        let spec = self.spec();
+        let layout = self.parts.layout;
+        let norm = spec.head.norm;
+        let roles = [Role::OutputNorm, Role::OutputNormBias];
+        let function = match norm {
+            Some(norm) => RowFunction::Norm(self.row_norm(norm, roles, None)),
+            None => RowFunction::Copy,
+        };
+        let key = (Role::Output, None);
+        let mut n_before = 0;
+        for run in rows.chunk_by(|a, b| a + 1 == *b) {
+            let made = Made {
+                function,
+                x: layout.x + (run[0] * spec.d_model) as u32,
+                d: spec.d_model,
+                n_rows: run.len() as u32,
+            };
+            let acts = layout.input.behind(n_before, spec.d_model);
+            self.make(&made, acts, &[key]);
+            n_before += run.len();
+        }
+        let n_rows = rows.len() as u32;
+        self.product_of(key, layout.input, layout.logits, ProductEnd::Set, n_rows);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a model needs and kernels lack, before anything is read.
+//!
+//! It knows descriptions and no bytes. A missing thing is an error that names it: nothing is
+//! computed on the CPU instead, unnoticed.
+
+use crate::executor::kv_of;
+use crate::{Error, RowActivation, WeightFormat};
+use atta_formats::Directory;
+use atta_model::spec::{
+    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, OutputGate, Outputs,
+    Presence, Wiring,
+};
+use atta_model::{KvType, Role, Share};
+
+/// The widest head of the kernels.
+const D_HEAD_MAX: usize = 1024;
+
+/// Checks that GPUs can run a part of a model, with keys and values of a type.
+///
+/// # Errors
+/// [`Error::Unsupported`] with the first thing that is missing.
+pub fn check_support(
+    spec: &ModelSpec,
+    part: &Share,
+    kv: KvType,
+    directory: &Directory,
+) -> Result<(), Error> {
+    check_spec(spec).map_err(|what| Error::Unsupported(what.to_owned()))?;
+    let is_tied = directory.tensor(Role::Output.name()).is_none();
+    let mean = if is_tied {
+        Role::TokenEmbdMean
+    } else {
+        Role::OutputMean
+    };
+    if part.head && directory.tensor(mean.name()).is_some() {
+        return Err(Error::Unsupported(
+            "its head has a mean row apart".to_owned(),
+        ));
+    }
+    for l in part.layers.clone() {
+        let layer = |what: &str| Error::Unsupported(format!("layer {l} has {what}"));
+        let has = |role: Role| {
+            let name = format!("blk.{l}.{}", role.name());
+            directory.tensor(&name).is_some()
+        };
+        check_layer(&spec.layers[l], &has).map_err(&layer)?;
+        let elems = kv.of_layer(l, spec.layers.len());
+        let attention = spec.layers[l].attention();
+        if attention.is_some_and(|a| kv_of(elems, a.d_head).is_none()) {
+            return Err(layer("keys or values of a width that kernels lack"));
+        }
+    }
+    let tensors = part.tensors(spec, directory)?;
+    let is_matrix = |dims: &[u64]| dims.len() > 1;
+    let matrices = tensors.iter().filter(|t| is_matrix(t.shape.dims()));
+    for tensor in matrices {
+        if WeightFormat::of(tensor.ty).is_none() {
+            let what = format!("{} is of type {:?}", tensor.name, tensor.ty);
+            return Err(Error::Unsupported(what));
+        }
+    }
+    Ok(())
+}
+
+fn check_spec(spec: &ModelSpec) -> Result<(), &'static str> {
+    let lacks = [
+        (spec.streams.is_some(), "it has several residual streams"),
+        (spec.alt_up.is_some(), "it has several residual streams"),
+        (
+            spec.layer_embed.is_some(),
+            "it has embeddings in every layer",
+        ),
+        (spec.join.is_some(), "it is a draft head"),
+        (spec.is_encoder(), "it is an encoder"),
+        (spec.head.outputs != Outputs::Logits, "it has no logits"),
+    ];
+    first_of(&lacks)
+}
+
+/// The first of the things that are there.
+fn first_of(lacks: &[(bool, &'static str)]) -> Result<(), &'static str> {
+    match lacks.iter().find(|(is_there, _)| *is_there) {
+        Some((_, what)) => Err(what),
+        None => Ok(()),
+    }
+}
+
+/// `has` tells which optional tensors the layer has.
+fn check_layer(layer: &LayerSpec, has: &dyn Fn(Role) -> bool) -> Result<(), &'static str> {
+    let has_factor = layer.out_scale != Presence::Absent && has(Role::LayerOutputScale);
+    first_of(&[
+        (layer.ngrams.is_some(), "embeddings of n-grams"),
+        (layer.laurel.is_some(), "a low-rank layer beside it"),
+        (has_factor, "a factor of its result"),
+        (layer.wiring == Wiring::Streams, "several residual streams"),
+    ])?;
+    match &layer.mixer {
+        Mixer::None => {}
+        Mixer::Attention(a) => check_attention(a)?,
+        _ => return Err("a recurrent mixer"),
+    }
+    match &layer.ffn {
+        Ffn::None => {}
+        Ffn::Gated(_) | Ffn::Plain(_) => {}
+        Ffn::Sparse(_) => return Err("a sparse MLP"),
+        Ffn::Moe(_) | Ffn::MlpAndMoe(_) => return Err("a mixture of experts"),
+    }
+    let has_both = layer.mixer != Mixer::None && layer.ffn != Ffn::None;
+    let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
+    let is_half = is_parallel && !has_both && !layer.is_left_out();
+    first_of(&[(is_half, "one sublayer, wired as two")])
+}
+
+fn check_attention(a: &Attention) -> Result<(), &'static str> {
+    let width = a.d_head > D_HEAD_MAX || !a.d_head.is_multiple_of(2);
+    first_of(&[
+        (matches!(a.kv, KvSource::Latent(_)), "latent attention"),
+        (a.gate != OutputGate::None, "gates of heads"),
+        (a.indexer.is_some(), "an indexer"),
+        (width, "heads of this width"),
+    ])
+}
+
+/// The kernels' enumerator of a nonlinearity.
+pub(crate) fn activation(activation: Activation) -> RowActivation {
+    match activation {
+        Activation::Silu => RowActivation::Silu,
+        Activation::Gelu => RowActivation::Gelu,
+        Activation::GeluTanh => RowActivation::GeluTanh,
+        Activation::Relu2 => RowActivation::Relu2,
+        Activation::Xielu(x) => RowActivation::Xielu([x.alpha_p, x.alpha_n, x.beta, x.eps]),
+        Activation::Clamped { alpha, limit } => RowActivation::Clamped { alpha, limit },
+    }
+}

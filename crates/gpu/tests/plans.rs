@@ -1,0 +1,67 @@
+//! How models are divided, without a driver.
+
+use std::path::Path;
+
+use atta_gpu::{GpuPlan, GpuWish};
+use atta_model::{ExecutorSize, KvType};
+use atta_store::ModelFiles;
+
+fn plan(name: &str, wish: &GpuWish) -> Result<GpuPlan, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
+    let files = ModelFiles::open(&folder.join(format!("{name}.gguf"))).unwrap();
+    let size = |_: &_| ExecutorSize {
+        n_ctx: 64,
+        n_batch: 8,
+        kv: KvType::F16,
+        ..ExecutorSize::default()
+    };
+    GpuPlan::of(files.directory(), wish, size).map_err(|error| error.to_string())
+}
+
+#[test]
+fn all_layers_are_on_the_gpu_unless_fewer_are_wanted() {
+    let all = plan("llama-plain", &GpuWish::default()).unwrap();
+    assert_eq!(all.share.n_layers, all.n_layers);
+    let some = GpuWish {
+        n_layers: Some(1),
+        max_bytes: None,
+    };
+    let some = plan("llama-plain", &some).unwrap();
+    assert_eq!(some.share.n_layers, 1);
+    assert!(some.bytes < all.bytes);
+}
+
+#[test]
+fn a_budget_takes_as_many_layers_as_fit() {
+    let all = plan("llama-plain", &GpuWish::default()).unwrap();
+    let within = |max_bytes| {
+        let wish = GpuWish {
+            n_layers: None,
+            max_bytes: Some(max_bytes),
+        };
+        plan("llama-plain", &wish).unwrap()
+    };
+    assert_eq!(within(all.bytes), all);
+    let fewer = within(all.bytes - 1);
+    assert_eq!(fewer.share.n_layers, all.n_layers - 1);
+    assert!(fewer.bytes < all.bytes);
+}
+
+#[test]
+fn what_kernels_lack_is_named() {
+    for (name, what) in [
+        ("mixtral", "layer 0 has a mixture of experts"),
+        ("mamba2", "layer 0 has a recurrent mixer"),
+        ("bert", "it is an encoder"),
+        ("deepseek2", "layer 0 has latent attention"),
+    ] {
+        let why = plan(name, &GpuWish::default()).unwrap_err();
+        assert!(why.contains(what), "{name}: {why}");
+    }
+    let too_many = GpuWish {
+        n_layers: Some(99),
+        max_bytes: None,
+    };
+    let why = plan("llama-plain", &too_many).unwrap_err();
+    assert!(why.contains("99 layers"), "{why}");
+}
