@@ -88,6 +88,9 @@ impl WeightFormat {
         Self::F32,
     ];
 
+    /// One of each algorithm of products.
+    pub(crate) const OF_EACH_KERNEL: [Self; 3] = [Self::Q4_K, Self::Q4_1, Self::F16];
+
     /// The format of a tensor type, if atta-kernels multiplies it.
     pub fn of(ty: TensorType) -> Option<Self> {
         let mut native = Self::NATIVE.into_iter();

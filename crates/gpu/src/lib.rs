@@ -20,7 +20,7 @@
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
-//! - [`Quantize`], [`Product`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
+//! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
 //!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
 //!   kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
@@ -67,7 +67,7 @@ pub use host::NativeHost;
 pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
 };
-pub use product::{Product, ProductEnd, ProductWay};
+pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};

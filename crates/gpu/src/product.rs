@@ -1,4 +1,4 @@
-//! The kernels that multiply rows of activations with a matrix.
+//! The kernels that multiply rows of activations with a matrix, or with several.
 
 use crate::host::{PARAM_WORDS, grid_of};
 use crate::quantize::NONE;
@@ -98,11 +98,73 @@ impl Product {
     }
 
     fn grid(&self, way: ProductWay) -> [u32; 3] {
-        let [rows, columns] = match (way, self.format.acts()) {
-            (ProductWay::Tiles, _) => TILE,
-            (ProductWay::Columns, ActLayout::F32) => [4, COLUMNS],
-            (ProductWay::Columns, _) => [1, COLUMNS],
-        };
+        let [rows, columns] = tile_of(way, self.format);
         grid_of(self.n_out.div_ceil(rows), self.n_rows.div_ceil(columns))
+    }
+}
+
+/// Rows that the matrices of a joined product begin at multiples of.
+const JOINED_ROWS: u32 = TILE[0];
+
+/// Up to three matrices of one format and one width that read the same activations, in one run:
+/// `y = W x + bias` of each, such as queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinedProducts {
+    /// Format of the matrices, whose [`acts`](WeightFormat::acts) are the layout of the activations.
+    pub format: WeightFormat,
+    /// Weights of a row.
+    pub d_in: u32,
+    /// Rows of activations.
+    pub n_rows: u32,
+    /// Their first word.
+    pub x: u32,
+    /// The matrices, in one buffer.
+    pub parts: [Option<JoinedPart>; 3],
+}
+
+/// A matrix of a joined product.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinedPart {
+    /// Its first word, `[n_out, d_in]`.
+    pub w: u32,
+    /// Its rows.
+    pub n_out: u32,
+    /// First word of the bias among the weights, `[n_out]`, if there is one.
+    pub bias: Option<u32>,
+    /// First word of the results among the values, `[n_rows, n_out]`.
+    pub out: u32,
+}
+
+impl JoinedProducts {
+    /// The run of the kernel [`Shader::joined_product`](crate::Shader::joined_product) of the
+    /// format and this way.
+    pub fn dispatch(&self, way: ProductWay, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
+        let mut params = [0; PARAM_WORDS];
+        params[1..4].copy_from_slice(&[self.d_in, self.n_rows, self.x]);
+        let words = params[4..].as_chunks_mut().0.iter_mut();
+        for (words, part) in words.zip(self.parts.iter().flatten()) {
+            *words = [part.n_out, part.w, part.bias.unwrap_or(NONE), part.out];
+        }
+        let parts = self.parts.iter().flatten();
+        let n_rows = parts.map(|part| part.n_out.next_multiple_of(JOINED_ROWS));
+        let [rows, columns] = tile_of(way, self.format);
+        Dispatch {
+            pipeline,
+            bindings,
+            params,
+            grid: grid_of(
+                n_rows.sum::<u32>().div_ceil(rows),
+                self.n_rows.div_ceil(columns),
+            ),
+        }
+    }
+}
+
+/// Rows of weights and of activations of a workgroup.
+fn tile_of(way: ProductWay, format: WeightFormat) -> [u32; 2] {
+    match (way, format.acts()) {
+        (ProductWay::Tiles, _) => TILE,
+        (ProductWay::Columns, ActLayout::F32) => [4, COLUMNS],
+        (ProductWay::Columns, _) => [1, COLUMNS],
     }
 }

@@ -8,6 +8,7 @@ mod attention;
 mod blocks;
 mod experts;
 mod heads;
+mod joined;
 mod operations;
 mod products;
 mod rows;
@@ -62,6 +63,10 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "matmul in slices",
         run: products::in_slices,
+    },
+    SelfTest {
+        name: "matmul: several matrices",
+        run: joined::check,
     },
     SelfTest {
         name: "heads",

@@ -21,6 +21,8 @@ const MEMORY: &str = include_str!("shaders/memory.wgsl");
 const KV: &str = include_str!("shaders/kv.wgsl");
 const KV_SHARED: &str = include_str!("shaders/kv_shared.wgsl");
 const PRODUCT: &str = include_str!("shaders/matmul.wgsl");
+const ONE: &str = include_str!("shaders/columns/one.wgsl");
+const ALL_COLUMNS: &str = include_str!("shaders/columns/all.wgsl");
 const OF_256: &str = include_str!("shaders/matmul_256.wgsl");
 const OF_32: &str = include_str!("shaders/matmul_32.wgsl");
 const OF_FLOATS: &str = include_str!("shaders/matmul_float.wgsl");
@@ -97,14 +99,19 @@ impl Shader {
 
     /// Products with matrices of a format; floats have no tiles.
     pub fn product(format: WeightFormat, way: ProductWay) -> Option<Self> {
-        let columns = include_str!("shaders/columns/all.wgsl");
-        Self::product_of("matmul", format, way, columns)
+        Self::product_of("matmul", format, way, &[ONE, ALL_COLUMNS])
+    }
+
+    /// Products with several matrices of a format; floats have no tiles.
+    pub fn joined_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let joined = include_str!("shaders/columns/joined.wgsl");
+        Self::product_of("joined", format, way, &[joined, ALL_COLUMNS])
     }
 
     /// Products with the matrices of experts; floats have no tiles.
     pub fn expert_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
         let columns = include_str!("shaders/columns/experts.wgsl");
-        Self::product_of("experts", format, way, columns)
+        Self::product_of("experts", format, way, &[ONE, columns])
     }
 
     /// The choice of experts.
@@ -126,7 +133,7 @@ impl Shader {
         name: &str,
         format: WeightFormat,
         way: ProductWay,
-        columns: &'static str,
+        columns: &[&str],
     ) -> Option<Self> {
         let algorithm: &[&str] = match (format.acts(), way) {
             (ActLayout::Q8_256, ProductWay::Columns) => &[PRODUCT, OF_256],
@@ -138,7 +145,7 @@ impl Shader {
         };
         let name = format!("{name} {} {way:?}", name_of(format)).to_lowercase();
         let steps = format.steps().map(text_of_steps);
-        let pieces = [algorithm, &[columns], text_of(format), steps.as_slice()].concat();
+        let pieces = [algorithm, columns, text_of(format), steps.as_slice()].concat();
         Some(Self::new(&name, &pieces))
     }
 }
@@ -229,7 +236,8 @@ fn text_of_steps(steps: GroupSteps) -> &'static str {
     }
 }
 
-/// Every kernel, once.
+/// Every kernel, once; of those of experts and of several matrices, which have nothing of a format,
+/// one of each algorithm.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![
         Shader::operations(),
@@ -246,12 +254,12 @@ pub fn shaders() -> Vec<Shader> {
     for keys in GpuKv::ALL {
         all.extend(GpuKv::ALL.map(|values| Shader::attention(keys, values)));
     }
-    for format in WeightFormat::all() {
-        let ways = [ProductWay::Columns, ProductWay::Tiles];
-        let of_format = ways.map(|way| Shader::product(format, way));
-        all.extend(of_format.into_iter().flatten());
-        let of_experts = ways.map(|way| Shader::expert_product(format, way));
-        all.extend(of_experts.into_iter().flatten());
+    for way in [ProductWay::Columns, ProductWay::Tiles] {
+        all.extend(WeightFormat::all().filter_map(|format| Shader::product(format, way)));
+        for format in WeightFormat::OF_EACH_KERNEL {
+            all.extend(Shader::joined_product(format, way));
+            all.extend(Shader::expert_product(format, way));
+        }
     }
     let mut names = std::collections::HashSet::new();
     all.retain(|shader| names.insert(shader.name.clone()));

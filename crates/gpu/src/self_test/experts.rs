@@ -242,8 +242,7 @@ struct ExpertSample {
 }
 
 pub(super) fn products(probe: &mut Probe<'_>) -> Result<(), Error> {
-    let kernels = [WeightFormat::Q4_K, WeightFormat::Q4_1, WeightFormat::F16];
-    for format in kernels {
+    for format in WeightFormat::OF_EACH_KERNEL {
         for (n_slots, n_shared) in [(2, N_USED), (30, N_USED), (150, 1)] {
             ExpertSample::new(format, n_slots, n_shared).check(probe)?;
         }

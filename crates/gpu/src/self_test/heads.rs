@@ -122,12 +122,16 @@ impl HeadSample {
         vectors.extend(powers.iter().map(|x| (4.0 * x).round().exp2()));
         let angles = samples.floats(N_ROWS * shape.d_rope / 2);
         let turns = angles.iter().flat_map(|x| [x.cos(), x.sin()]);
+        let mut x = samples.floats(N_ROWS * (N_HEADS + 2 * N_KV_HEADS) * d);
+        // The last values are so small that f16 scales are subnormal.
+        let small = x.len() - N_ROWS * d;
+        x[small..].iter_mut().for_each(|x| *x *= 2e-5);
         Self {
             shape,
             keys,
             values,
             turns: turns.collect(),
-            x: samples.floats(N_ROWS * (N_HEADS + 2 * N_KV_HEADS) * d),
+            x,
             vectors,
         }
     }

@@ -40,10 +40,10 @@ fn acts_of(column: u32, n_blocks: u32) -> u32 {
     return p.x_at + row_of_acts(column) * n_blocks * 73u;
 }
 
-fn multiply(w: u32, columns: Columns, n_blocks: u32, b: u32, t: u32) {
+fn multiply(w: u32, tile: Tile, n_blocks: u32, b: u32, t: u32) {
     let part = part_of_block(w, t & 7u);
-    for (var c = 0u; c < columns.n; c++) {
-        let x = acts_of(columns.first + c, n_blocks);
+    for (var c = 0u; c < tile.n; c++) {
+        let x = acts_of(tile.first + c, n_blocks);
         let sums = acts[x + 65u * n_blocks + 8u * b + (t & 7u)];
         parts[64u * c + t] = vec2<i32>(dots(part, x + 64u * b), bias_of(part.min, sums));
     }
@@ -62,34 +62,33 @@ fn term_of(w: u32, column: u32, n_blocks: u32, b: u32, first: u32) -> f32 {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
-    let row = group.y * 65535u + group.x;
     let n_blocks = (p.d_in + 255u) / 256u;
-    let columns = columns_of(group, COLUMNS, t);
-    if row >= p.n_out || columns.n == 0u {
+    let tile = tile_of(group, 1u, COLUMNS, t);
+    if tile.n == 0u {
         return;
     }
-    let w = columns.w_at + row * n_blocks * BLOCK_WORDS;
+    let w = tile.w_at + tile.row * n_blocks * BLOCK_WORDS;
     var out = 0.0;
     for (var first = 0u; first < n_blocks; first += 8u) {
         let b = first + t / 8u;
         if b < n_blocks {
-            multiply(w + b * BLOCK_WORDS, columns, n_blocks, b, t);
+            multiply(w + b * BLOCK_WORDS, tile, n_blocks, b, t);
         }
         workgroupBarrier();
         let c = t / 8u;
         let block = first + (t & 7u);
-        if c < columns.n && block < n_blocks {
+        if c < tile.n && block < n_blocks {
             let of_block = 64u * c + 8u * (t & 7u);
-            terms[t] = term_of(w + block * BLOCK_WORDS, columns.first + c, n_blocks, block, of_block);
+            terms[t] = term_of(w + block * BLOCK_WORDS, tile.first + c, n_blocks, block, of_block);
         }
         workgroupBarrier();
-        if t < columns.n {
+        if t < tile.n {
             for (var i = 0u; i < min(8u, n_blocks - first); i++) {
                 out = add(out, terms[8u * t + i]);
             }
         }
     }
-    if t < columns.n {
-        finish(out, row, columns.first + t, columns.bias_at);
+    if t < tile.n {
+        finish(out, tile.row, tile.first + t, tile);
     }
 }

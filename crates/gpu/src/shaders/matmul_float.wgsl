@@ -20,17 +20,17 @@ fn total_of(first: u32) -> f32 {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
-    let row = 4u * (group.y * 65535u + group.x) + t / 16u;
-    let columns = columns_of(group, COLUMNS, t);
-    if columns.n == 0u {
+    let tile = tile_of(group, 4u, COLUMNS, t);
+    if tile.n == 0u {
         return;
     }
-    let w = columns.w_at + min(row, p.n_out - 1u) * row_words(p.d_in);
-    for (var c = columns.first; c < columns.first + columns.n; c++) {
+    let row = tile.row + t / 16u;
+    let w = tile.w_at + min(row, tile.n_out - 1u) * row_words(p.d_in);
+    for (var c = tile.first; c < tile.first + tile.n; c++) {
         lanes[t] = lane_of(w, p.x_at + row_of_acts(c) * p.d_in, t & 15u);
         workgroupBarrier();
-        if (t & 15u) == 0u && row < p.n_out {
-            finish(total_of(t), row, c, columns.bias_at);
+        if (t & 15u) == 0u && row < tile.n_out {
+            finish(total_of(t), row, c, tile);
         }
         workgroupBarrier();
     }

@@ -17,15 +17,15 @@ fn w_of(row: u32, i: u32) -> vec4<u32> {
 }
 
 // The activations of a column; of the last one, if there are fewer.
-fn acts_of(columns: Columns, i: u32, stride: u32) -> u32 {
-    return p.x_at + row_of_acts(columns.first + min(i, columns.n - 1u)) * stride;
+fn acts_of(tile: Tile, i: u32, stride: u32) -> u32 {
+    return p.x_at + row_of_acts(tile.first + min(i, tile.n - 1u)) * stride;
 }
 
 // Loads the codes of a step of all columns: 32 words of each, zeros behind the last word of a row of `n_words`.
-fn load_columns(columns: Columns, stride: u32, word: u32, n_words: u32, t: u32) {
+fn load_columns(tile: Tile, stride: u32, word: u32, n_words: u32, t: u32) {
     for (var i = t; i < TILE_COLUMNS * 8u; i += THREADS) {
         let at = word + 4u * (i & 7u);
-        let x = acts_of(columns, i / 8u, stride) + at;
+        let x = acts_of(tile, i / 8u, stride) + at;
         var codes = vec4<u32>(0u);
         if at < n_words {
             codes = vec4<u32>(acts[x], acts[x + 1u], acts[x + 2u], acts[x + 3u]);
@@ -43,13 +43,13 @@ fn column_of_result(i: u32, t: u32) -> u32 {
 }
 
 // Stores the results of a thread.
-fn store_results(results: array<f32, 16>, first_row: u32, columns: Columns, t: u32) {
+fn store_results(results: array<f32, 16>, tile: Tile, t: u32) {
     var all = results;
     for (var i = 0u; i < 16u; i++) {
-        let row = first_row + row_of_result(i, t);
+        let row = tile.row + row_of_result(i, t);
         let column = column_of_result(i, t);
-        if row < p.n_out && column < columns.n {
-            finish(all[i], row, columns.first + column, columns.bias_at);
+        if row < tile.n_out && column < tile.n {
+            finish(all[i], row, tile.first + column, tile);
         }
     }
 }

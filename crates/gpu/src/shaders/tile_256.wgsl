@@ -52,9 +52,9 @@ fn load_row(w: u32, step: u32, t: u32) {
 }
 
 // Loads the sums of a step and the scale of the block of each column.
-fn load_sums(columns: Columns, n_blocks: u32, b: u32, step: u32, t: u32) {
+fn load_sums(tile: Tile, n_blocks: u32, b: u32, step: u32, t: u32) {
     for (var i = t; i < TILE_COLUMNS * 4u; i += THREADS) {
-        let x = acts_of(columns, i / 4u, n_blocks * 73u);
+        let x = acts_of(tile, i / 4u, n_blocks * 73u);
         x_sums[i] = acts[x + 65u * n_blocks + 8u * b + 4u * step + (i & 3u)];
         if (i & 3u) == 0u {
             x_scales[i / 4u] = bitcast<f32>(acts[x + 64u * n_blocks + b]);
@@ -84,22 +84,21 @@ fn term_of(sums: vec2<i32>, row: u32, column: u32) -> f32 {
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
-    let first_row = TILE_ROWS * (group.y * 65535u + group.x);
-    let columns = columns_of(group, TILE_COLUMNS, t);
-    if first_row >= p.n_out || columns.n == 0u {
+    let tile = tile_of(group, TILE_ROWS, TILE_COLUMNS, t);
+    if tile.n == 0u {
         return;
     }
     let n_blocks = (p.d_in + 255u) / 256u;
-    let row = min(first_row + t / 4u, p.n_out - 1u);
-    let w = columns.w_at + row * n_blocks * BLOCK_WORDS;
+    let row = min(tile.row + t / 4u, tile.n_out - 1u);
+    let w = tile.w_at + row * n_blocks * BLOCK_WORDS;
     var results: array<f32, 16>;
     for (var b = 0u; b < n_blocks; b++) {
         var sums = array<vec2<i32>, 16>();
         for (var step = 0u; step < 2u; step++) {
             workgroupBarrier();
             load_row(w + b * BLOCK_WORDS, step, t);
-            load_columns(columns, n_blocks * 73u, 64u * b + 32u * step, 64u * n_blocks, t);
-            load_sums(columns, n_blocks, b, step, t);
+            load_columns(tile, n_blocks * 73u, 64u * b + 32u * step, 64u * n_blocks, t);
+            load_sums(tile, n_blocks, b, step, t);
             workgroupBarrier();
             for (var i = 0u; i < 16u; i++) {
                 sums[i] += sums_of(row_of_result(i, t), column_of_result(i, t));
@@ -110,5 +109,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             results[i] = add(results[i], term);
         }
     }
-    store_results(results, first_row, columns, t);
+    store_results(results, tile, t);
 }

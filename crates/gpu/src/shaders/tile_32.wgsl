@@ -24,9 +24,9 @@ fn load_row(w: u32, n_groups: u32, g: u32, t: u32) {
     w_factors[t] = d;
 }
 
-fn load_scales(columns: Columns, n_blocks: u32, g: u32, t: u32) {
+fn load_scales(tile: Tile, n_blocks: u32, g: u32, t: u32) {
     for (var i = t; i < TILE_COLUMNS * 4u; i += THREADS) {
-        let x = acts_of(columns, i / 4u, n_blocks * 72u) + 64u * n_blocks;
+        let x = acts_of(tile, i / 4u, n_blocks * 72u) + 64u * n_blocks;
         x_scales[i] = bitcast<f32>(acts[x + min(g + (i & 3u), 8u * n_blocks - 1u)]);
     }
 }
@@ -40,21 +40,20 @@ fn terms_at(g: u32, row: u32, column: u32) -> vec2<f32> {
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
-    let first_row = TILE_ROWS * (group.y * 65535u + group.x);
-    let columns = columns_of(group, TILE_COLUMNS, t);
-    if first_row >= p.n_out || columns.n == 0u {
+    let tile = tile_of(group, TILE_ROWS, TILE_COLUMNS, t);
+    if tile.n == 0u {
         return;
     }
     let n_groups = groups_of(p.d_in);
     let n_blocks = (p.d_in + 255u) / 256u;
-    let row = min(first_row + t / 4u, p.n_out - 1u);
-    let w = columns.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
+    let row = min(tile.row + t / 4u, tile.n_out - 1u);
+    let w = tile.w_at + row * (n_groups * GROUP_WORDS + factor_words(n_groups));
     var results: array<f32, 16>;
     for (var g = 0u; g < n_groups; g += 4u) {
         workgroupBarrier();
         load_row(w, n_groups, g + (t & 3u), t);
-        load_columns(columns, n_blocks * 72u, 8u * g, 64u * n_blocks, t);
-        load_scales(columns, n_blocks, g, t);
+        load_columns(tile, n_blocks * 72u, 8u * g, 64u * n_blocks, t);
+        load_scales(tile, n_blocks, g, t);
         workgroupBarrier();
         for (var i = 0u; i < 16u; i++) {
             for (var j = 0u; j < 4u; j++) {
@@ -63,5 +62,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
     }
-    store_results(results, first_row, columns, t);
+    store_results(results, tile, t);
 }

@@ -1,8 +1,12 @@
-// Columns of a product with one matrix: all activation rows, in their order.
+// All activation rows, in their order.
 
-fn columns_of(group: vec3<u32>, most: u32, t: u32) -> Columns {
-    let first = most * group.z;
-    return Columns(first, min(most, p.n_rows - first), p.w_at, p.bias_at);
+fn tile_of(group: vec3<u32>, rows: u32, columns: u32, t: u32) -> Tile {
+    var tile = rows_of(group, rows);
+    if tile.row < tile.n_out {
+        tile.first = columns * group.z;
+        tile.n = min(columns, p.n_rows - tile.first);
+    }
+    return tile;
 }
 
 fn row_of_acts(column: u32) -> u32 {

@@ -1,28 +1,28 @@
 // Columns of a product with the matrices of experts: those of one expert are neighbours in the order that `group.wgsl`
 // writes. A matrix that lies in another buffer has no first word among the weights: its columns are left to another run.
 
-var<workgroup> found: Columns;
+var<workgroup> found: Tile;
 
-fn find_columns(i: u32, most: u32) -> Columns {
-    let none = Columns(0u, 0u, 0u, NONE);
-    let is_tile = most == 64u;
-    if i >= acts[p.groups_at + select(0u, 1u, is_tile)] {
-        return none;
+// The tile with entry `i` of the list of as many columns.
+fn with_entry(tile: Tile, i: u32, columns: u32) -> Tile {
+    let is_long = columns == 64u;
+    if tile.row >= tile.n_out || i >= acts[p.groups_at + select(0u, 1u, is_long)] {
+        return tile;
     }
-    let at = p.groups_at + 2u + p.n_rows + 3u * (i + select(0u, p.n_rows, is_tile));
+    let at = p.groups_at + 2u + p.n_rows + 3u * (i + select(0u, p.n_rows, is_long));
     let expert = acts[at];
-    let w = weights[p.w_at + expert];
-    if w == NONE {
-        return none;
-    }
-    let bias = select(p.bias_at + expert * p.n_out, NONE, p.bias_at == NONE);
-    return Columns(acts[at + 1u], acts[at + 2u], w, bias);
+    var full = tile;
+    full.w_at = weights[p.w_at + expert];
+    full.bias_at = select(p.bias_at + expert * p.n_out, NONE, p.bias_at == NONE);
+    full.first = acts[at + 1u];
+    full.n = select(acts[at + 2u], 0u, full.w_at == NONE);
+    return full;
 }
 
 // All threads call it.
-fn columns_of(group: vec3<u32>, most: u32, t: u32) -> Columns {
+fn tile_of(group: vec3<u32>, rows: u32, columns: u32, t: u32) -> Tile {
     if t == 0u {
-        found = find_columns(group.z, most);
+        found = with_entry(rows_of(group, rows), group.z, columns);
     }
     return workgroupUniformLoad(&found);
 }
