@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn copies_that_read_what_others_write_wait_for_them() {
-        let copy = |from, to| ByteCopy {
+        let copy = |from: u64, to: u64| ByteCopy {
             from: 40 * from,
             to: 40 * to + 12,
             n: 8,
