@@ -14,10 +14,6 @@ emulated=(aarch64-unknown-linux-gnu:aarch64-linux-gnu armv7-unknown-linux-gnueab
 # Processors for which .ci/boards makes the program of at most 2.3 MB.
 boards=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf riscv64gc-unknown-linux-musl)
 
-# What runs under wine: docs/systems.md says why the others do not.
-windows=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-store -p atta-model -p atta-constrain -p atta-chat
-    -p atta-engine -p atta)
-
 # What those tests are about: everything below the engine. One list, so that all steps share one build.
 portable=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-model)
 

@@ -97,8 +97,13 @@ mod tests {
         fs::write(&other, "x").unwrap();
         fs::hard_link(&text, &link).unwrap();
         let inputs = InputFiles::of([Some(&text), None]);
-        for same in [&text, &link, &directory.join(".").join("text")] {
-            assert!(inputs.protect_from(same).is_err(), "{same:?}");
+        let mut names = vec![text.clone(), directory.join(".").join("text")];
+        // On Windows a file's other names are known to unsafe code only.
+        if cfg!(unix) {
+            names.push(link);
+        }
+        for same in names {
+            assert!(inputs.protect_from(&same).is_err(), "{same:?}");
         }
         assert!(inputs.protect_from(&other).is_ok());
         assert!(inputs.protect_from(&directory.join("new")).is_ok());

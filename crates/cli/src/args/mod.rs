@@ -411,6 +411,7 @@ mod tests {
         assert!(message("atta run a.gguf -m b.gguf").contains("cannot be used with"));
     }
 
+    #[cfg(any(feature = "convert", feature = "embed"))]
     #[test]
     fn a_model_that_a_command_needs_has_a_place_or_a_name() {
         let parse = |line: &str| Cli::try_parse_from(format!("atta {line}").split(' '));

@@ -194,6 +194,7 @@ impl ModelFlags {
     }
 
     /// These without adapters, for another model.
+    #[cfg(feature = "drafters")]
     pub(crate) fn without_adapters(&self) -> Self {
         Self {
             lora: Vec::new(),
