@@ -19,9 +19,9 @@
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
-//! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
-//!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
-//!   kernels with their parameters.
+//! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
+//!   [`AddNormed`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`Combine`] are kernels with their parameters.
 //! - [`self_test`] compares a host with atta-kernels.
 
 #![forbid(unsafe_code)]
