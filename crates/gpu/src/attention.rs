@@ -84,8 +84,8 @@ impl Attend {
         }
     }
 
-    /// The merge of the partial results into values from word `out` on; `values` is how the KV cache
-    /// holds values.
+    /// The merge of the partial results into values from word `out` on; `values` is how the KV
+    /// cache holds values.
     pub fn merge(&self, values: GpuKv, out: u32) -> Merge {
         Merge {
             attend: *self,

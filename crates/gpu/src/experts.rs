@@ -2,7 +2,7 @@
 //!
 //! It knows logits, matrices and places, and no layer. The one idea: a *slot* is a choice, `row ·
 //! n_used + rank`, and everything that experts compute lies by slot, so that the order in which
-//! they are computed is of no account: only [`GroupSlots`] and the products know it.
+//! they are computed changes nothing: only [`GroupSlots`] and the products know it.
 //!
 //! ```text
 //! Product: router's logits → Route → GroupSlots → ExpertProduct (gate, up) → Quantize of slots
@@ -62,7 +62,7 @@ pub struct Route {
     pub logits_scale: f32,
     /// From logits to weights.
     pub gating: RouteGating,
-    /// First word among the weights of what is added for the choice only, `[n_experts]` f32.
+    /// First word among the weights of an addend for the choice only, `[n_experts]` f32.
     pub selection_bias: Option<u32>,
     /// Groups, if there are some.
     pub groups: Option<RouteGroups>,
@@ -186,13 +186,13 @@ pub struct Combine {
     pub y: u32,
     /// First word of the sums among the values, `[n_rows, d]`.
     pub out: u32,
-    /// Whether sums begin at 0, not at what is there.
+    /// Whether sums begin at 0, not at the values there.
     pub is_set: bool,
     /// Multiplies all that is added.
     pub factor: f32,
     /// Whether results are multiplied by the weights of their routes.
     pub weighs: bool,
-    /// First word among the weights of what is added behind the experts, `[d]` f32.
+    /// First word among the weights of an addend behind the experts, `[d]` f32.
     pub bias: Option<u32>,
     /// First word among the values of the result of an expert that all rows use, `[n_rows, d]`.
     pub shared: Option<u32>,

@@ -60,7 +60,8 @@ enum RowLayout {
     Floats { bytes: usize },
     /// The integers of blocks of 256.
     IntegerBlocks,
-    /// The integers of groups of 32 with as many f32, an even number of groups: blocks may have two.
+    /// The integers of groups of 32 with as many f32, an even number of groups: blocks may have
+    /// two.
     IntegerGroups { n_factors: usize },
 }
 

@@ -20,9 +20,9 @@
 //! - [`Shader`] is the text of a kernel: memory, exact floats, a format, an algorithm.
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
-//! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`], [`AddNormed`],
-//!   [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and [`Combine`] are
-//!   kernels with their parameters.
+//! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
+//!   [`AddNormed`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
 //! - [`check_support`] says what a model needs and kernels lack.

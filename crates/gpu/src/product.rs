@@ -110,7 +110,7 @@ const JOINED_ROWS: u32 = TILE[0];
 /// `y = W x + bias` of each, such as queries, keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinedProducts {
-    /// Format of the matrices, whose [`acts`](WeightFormat::acts) are the layout of the activations.
+    /// Format of the matrices; its [`acts`](WeightFormat::acts) are the layout of the activations.
     pub format: WeightFormat,
     /// Weights of a row.
     pub d_in: u32,

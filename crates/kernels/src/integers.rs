@@ -53,7 +53,11 @@ macro_rules! integers {
         /// Calls `take` with the blocks of 256 of a row of weights; a shorter one at the end of the
         /// row as a whole one, with any weights behind its last. Whether the type has such blocks,
         /// and no minima: with others nothing is called.
-        pub fn integer_blocks(ty: TensorType, row: &[u8], take: &mut dyn FnMut(IntegerBlock)) -> bool {
+        pub fn integer_blocks(
+            ty: TensorType,
+            row: &[u8],
+            take: &mut dyn FnMut(IntegerBlock),
+        ) -> bool {
             match ty {
                 $(TensorType::$k_quant => blocks::<$k_quant>(row, take),)*
                 _ => false,
@@ -62,7 +66,11 @@ macro_rules! integers {
 
         /// Calls `take` with the groups of 32 of a row of weights. Whether the type has such
         /// groups: with others nothing is called.
-        pub fn integer_groups(ty: TensorType, row: &[u8], take: &mut dyn FnMut(IntegerGroup)) -> bool {
+        pub fn integer_groups(
+            ty: TensorType,
+            row: &[u8],
+            take: &mut dyn FnMut(IntegerGroup),
+        ) -> bool {
             match ty {
                 $(TensorType::$quant => groups::<$quant>(row, take),)*
                 _ => return false,
