@@ -5,6 +5,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 /// A golden model.
@@ -76,12 +77,18 @@ pub(crate) fn error_of(output: &Output, code: i32) -> String {
     stderr
 }
 
+/// How many directories were made.
+static N_SCRATCHES: AtomicUsize = AtomicUsize::new(0);
+
 /// A directory of a test, removed with it.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("atta-cli-{name}-{}", std::process::id()));
+        // Tests run side by side, and some make directories of one name.
+        let n = N_SCRATCHES.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let path = std::env::temp_dir().join(format!("atta-cli-{name}-{id}-{n}"));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
