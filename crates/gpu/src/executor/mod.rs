@@ -223,7 +223,9 @@ fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> 
     for l in weights.part().layers.clone() {
         if let Some(a) = spec.layers[l].attention() {
             let elems = size.kv.of_layer(l, spec.layers.len());
-            kv.extend(kv_of(elems, a.d_head));
+            let held = kv_of(elems, a.d_head);
+            let what = || format!("layer {l} has keys or values of a width that kernels lack");
+            kv.insert(held.ok_or_else(|| Error::Unsupported(what()))?);
         }
     }
     let kv: Vec<[GpuKv; 2]> = kv.into_iter().collect();

@@ -1,6 +1,6 @@
 //! Sequences: forks, shifts, and states as bytes.
 
-use super::{append, cpu, gpu, same, size};
+use super::{append, cpu, gpu, lacks, same, size};
 use crate::support::{golden, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Executor, ExecutorSize, KvType, Model, SeqId};
@@ -23,6 +23,9 @@ fn n_layers(model: &Model) -> usize {
 pub(super) fn forks(host: &SharedHost) {
     for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
         let model = golden("gemma3").model();
+        if lacks(&model, kv).is_some() {
+            continue;
+        }
         let [expected, got] = both(host, &model, n_layers(&model), &size(kv)).map(|mut e| {
             let e = e.as_mut();
             let ids = tokens(&model, 50);
@@ -46,6 +49,9 @@ pub(super) fn shifts(host: &SharedHost) {
     for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
         for name in ["llama-plain", "qwen2", "mistral"] {
             let model = golden(name).model();
+            if lacks(&model, kv).is_some() {
+                continue;
+            }
             let size = ExecutorSize {
                 n_ctx: 160,
                 n_recent: Some(64),
