@@ -53,6 +53,7 @@
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
+//! - `drafters`: `--speculate` by another model and by draft heads (`draft=`, `eagle=`, `mtp`).
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
 //! - `gpu`: `--gpu`, the last layers of a model on a GPU, and `doctor --gpu`, which tests GPUs, by
 //!   the crate `atta-gpu`; not among the defaults, because it takes minutes to build. Implies
