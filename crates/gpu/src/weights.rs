@@ -92,7 +92,7 @@ impl GpuWeights {
             part,
             files.reopened(ram).map_err(store)?,
             ram,
-            &streamed,
+            streamed,
         )?;
         let mut plan = ArenaPlan::new(host.info().buffer_bytes.min(ARENA_BYTES));
         let matrices = place(&source, part, &mut plan)?;
@@ -106,7 +106,7 @@ impl GpuWeights {
                 part,
                 files.reopened(ram).map_err(store)?,
                 ram,
-                &uploaded,
+                uploaded,
             )?,
             host: host.clone(),
             part: part.clone(),
@@ -276,12 +276,15 @@ fn place_one(
     })
 }
 
+/// Makes the source of weights.
+type MakeSource = fn(ModelFiles, Plan, &Budget) -> Result<Box<dyn Weights>, StoreError>;
+
 fn bind(
     spec: &ModelSpec,
     part: &Share,
     files: ModelFiles,
     ram: &Budget,
-    source: &dyn Fn(ModelFiles, Plan, &Budget) -> Result<Box<dyn Weights>, StoreError>,
+    source: MakeSource,
 ) -> Result<Model, Error> {
     let source = |files, plan| source(files, plan, ram).map_err(ModelError::from);
     let spec = spec.clone();

@@ -120,7 +120,8 @@ impl GpuArena {
 
     /// Copies bytes that are no whole words, as rows of 8 bits may be, by way of the CPU.
     fn copy_bytes(&self, copy: &ByteCopy) -> Result<(), Error> {
-        let bytes = self.read_bytes(&[copy.from..copy.from + copy.n])?;
+        let range = copy.from..copy.from + copy.n;
+        let bytes = self.read_bytes(std::slice::from_ref(&range))?;
         self.write_bytes(copy.to, &bytes)
     }
 
