@@ -67,9 +67,12 @@ fn choose(name: &str) -> Result<(usize, HostInfo), Failure> {
     };
     match found {
         Some(index) => Ok((index, adapters[index].clone())),
+        None if name == "auto" => Err(Failure::Failed(
+            "there is no GPU".to_owned() + &names(&adapters),
+        )),
         None => Err(Failure::Failed(format!(
             "there is no GPU {}{}",
-            if name == "auto" { "" } else { name },
+            one_line(name),
             names(&adapters)
         ))),
     }
@@ -94,7 +97,7 @@ fn names(adapters: &[HostInfo]) -> String {
     let names: Vec<String> = names.collect();
     match names.is_empty() {
         true => String::new(),
-        false => format!("; there are {}", names.join(", ")),
+        false => format!(" among {}", names.join(", ")),
     }
 }
 

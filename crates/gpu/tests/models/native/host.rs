@@ -19,7 +19,7 @@ struct Narrow {
 }
 
 impl Narrow {
-    fn new(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<AtomicI64>) {
+    fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<AtomicI64>) {
         let n_calls_left = Arc::new(AtomicI64::new(-1));
         let info = HostInfo {
             buffer_bytes: buffer_bytes.min(host.info().buffer_bytes),
@@ -103,7 +103,7 @@ pub(super) fn small_buffers(host: &SharedHost) {
     };
     let ids = tokens(&model, 290);
     let expected = logits(cpu(&model, &size).as_mut(), &ids, 256);
-    let (narrow, _) = Narrow::new(host, 4 << 20);
+    let (narrow, _) = Narrow::before(host, 4 << 20);
     let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
     let got = logits(both.as_mut(), &ids, 256);
     same("buffers of 4 MiB", &got, &expected);
@@ -150,7 +150,7 @@ pub(super) fn losses(host: &SharedHost) {
     let size = size(KvType::F16);
     let ids = tokens(&model, 20);
     let expected = logits(cpu(&model, &size).as_mut(), &ids, 20);
-    let (narrow, n_calls_left) = Narrow::new(host, u64::MAX);
+    let (narrow, n_calls_left) = Narrow::before(host, u64::MAX);
     let mut n_losses = 0;
     for n_calls in 0.. {
         let mut both = gpu(&narrow, &model, 1, &size);
