@@ -57,6 +57,10 @@ impl ResidencyPolicy {
     /// The best policy for `memory` bytes of weights, with at least `n_used` experts of each layer;
     /// `None` if they are fewer than [`least_bytes`](Self::least_bytes).
     pub fn within(plan: &Plan, n_used: usize, memory: u64) -> Option<Self> {
+        // With the embedding, so that no step reads anything.
+        if ResidencyBytes::of(plan, &Self::whole()).memory() <= memory {
+            return Some(Self::whole());
+        }
         let all = RING_SIZES.iter().map(|size| {
             let policy = size.policy(n_used);
             let bytes = ResidencyBytes::of(plan, &policy);

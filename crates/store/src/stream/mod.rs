@@ -310,7 +310,7 @@ impl Streamed {
     fn pinned_row(&self, table: &RowTable, mut chunks: Range<usize>, id: usize) -> Option<&[u8]> {
         let row_bytes = table.row_bytes as usize;
         chunks.find_map(|i| {
-            let slot = self.pinned[i].as_ref()?.arrived()?;
+            let slot = self.pinned[i].as_ref()?.arrived_by_now(&self.readers)?;
             let slice = &self.chunks.list[i].slices[0];
             let at = id.checked_sub(slice.first)? * row_bytes;
             slice.bytes(slot).get(at..at + row_bytes)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{
     read_ahead::ChunkReader,
-    readers::{Priority, ReadTicket},
+    readers::{Priority, ReadTicket, Readers},
 };
 use crate::{Error, os::Slot};
 
@@ -39,6 +39,27 @@ impl PinnedChunk {
     /// Its bytes, if something has waited for them.
     pub(super) fn arrived(&self) -> Option<&Slot> {
         self.slot.get()
+    }
+
+    /// Its bytes, if they are here; waits for nothing.
+    pub(super) fn arrived_by_now(&self, readers: &Readers) -> Option<&Slot> {
+        if let Some(slot) = self.arrived() {
+            return Some(slot);
+        }
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let PinnedRead::Requested(ticket) = *read else {
+            return self.arrived();
+        };
+        if !readers.is_served(ticket) {
+            return None;
+        }
+        let (slot, result) = readers.wait(ticket);
+        if result.is_err() {
+            *read = PinnedRead::Failed(slot);
+            return None;
+        }
+        *read = PinnedRead::Complete;
+        Some(self.slot.get_or_init(|| slot))
     }
 
     /// Waits for its bytes. `chunk` is its index among the chunks of `reader`.

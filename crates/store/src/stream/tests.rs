@@ -430,22 +430,27 @@ impl ReadAt for Late {
     }
 }
 
-#[test]
-fn a_resident_chunk_of_a_late_source_fails_where_it_is_used_and_is_read_again_there() {
-    let model = TestModel::new();
-    let bytes = fs::read(&model.path).unwrap();
+/// A model on a server, of which all has arrived so far.
+fn late(model: &TestModel) -> (Arc<Late>, ModelFiles) {
     let late = Arc::new(Late {
         n_here: AtomicU64::new(u64::MAX),
-        bytes,
+        bytes: fs::read(&model.path).unwrap(),
     });
     let source = ModelSource {
         name: "remote".to_owned(),
         bytes: late.clone(),
     };
-    let budget = Budget::unlimited();
-    let files = ModelFiles::from_sources(vec![source], &budget).unwrap();
+    let files = ModelFiles::from_sources(vec![source], &Budget::unlimited()).unwrap();
+    (late, files)
+}
+
+#[test]
+fn a_resident_chunk_of_a_late_source_fails_where_it_is_used_and_is_read_again_there() {
+    let model = TestModel::new();
+    let (late, files) = late(&model);
     late.n_here.store(BASE, Ordering::Relaxed);
     let policy = ResidencyPolicy::whole();
+    let budget = Budget::unlimited();
     let streamed = Streamed::new(files, model.plan.clone(), &policy, &budget).unwrap();
     let error = step(&streamed, true).unwrap_err();
     assert!(error.to_string().starts_with("remote: "), "{error}");
@@ -456,4 +461,23 @@ fn a_resident_chunk_of_a_late_source_fails_where_it_is_used_and_is_read_again_th
         0.0,
         "the rate of a network is not one of a disk"
     );
+}
+
+#[test]
+fn rows_of_an_embedding_that_has_arrived_are_read_no_more() {
+    let model = TestModel::new();
+    let (late, files) = late(&model);
+    let whole = ResidencyPolicy::whole();
+    let n_bytes = ResidencyBytes::of(&model.plan, &whole).memory();
+    let within = |bytes| ResidencyPolicy::within(&model.plan, 2, bytes).unwrap();
+    assert!(within(n_bytes) == whole && within(n_bytes - 1) != whole);
+    let budget = Budget::unlimited();
+    let streamed = Streamed::new(files, model.plan.clone(), &whole, &budget).unwrap();
+    let embedding = streamed.pinned.last().unwrap().as_ref().unwrap();
+    while embedding.arrived_by_now(&streamed.readers).is_none() {
+        std::thread::yield_now();
+    }
+    late.n_here.store(0, Ordering::Relaxed);
+    let rows = WeightGroup::EmbedRows(&[3, 499]);
+    assert!(read(&streamed, rows).unwrap() == read(&model.mapped(), rows).unwrap());
 }
