@@ -19,6 +19,11 @@ const STACK: u64 = 8 << 20;
 /// The same where it is the only one, on which grammars are parsed too.
 const LONE_STACK: u64 = 40 << 20;
 
+/// Loops of a known length are unrolled up to so many instructions, in crates that are not compiled
+/// for size. Those over the groups of a block have some 500, and no constant shifts unless they are
+/// unrolled, which V8 multiplies by several instructions.
+const UNROLLED: u32 = 1200;
+
 /// A build of the module.
 struct Build {
     name: &'static str,
@@ -122,6 +127,7 @@ impl Build {
     /// Flags of rustc, one behind the other with the separator of cargo.
     fn flags(&self, start: &Path) -> OsString {
         let mut flags = OsString::from(format!("-Ctarget-feature={}", self.features));
+        flags.push(format!("\x1f-Cllvm-args=--unroll-threshold={UNROLLED}"));
         let links = [
             start.display().to_string(),
             "--export=_initialize".to_owned(),

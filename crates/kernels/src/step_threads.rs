@@ -329,6 +329,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "no threads")]
     fn threads_that_are_not_allowed_stay_out_and_a_search_ignores_such_steps() {
         let pool = crate::testing::pool(4);
         let threads = StepThreads::measured(&pool);

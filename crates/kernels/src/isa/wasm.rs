@@ -11,7 +11,6 @@ use super::wasm_relaxed::{dot, dot_any};
 use super::{
     CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
 };
-use crate::format::float::widen_f16;
 #[cfg(not(target_feature = "relaxed-simd"))]
 use dot as dot_any;
 use std::arch::wasm32::*;
@@ -93,18 +92,32 @@ fn totals(s: [v128; 4]) -> v128 {
     )
 }
 
-/// The four f16 from `at` on.
+/// f16 as floats, each in the lower half of a lane: [`widen_f16`](crate::format::float::widen_f16)
+/// of all of them.
 #[inline(always)]
-fn widen<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
-    let x = |i: usize| widen_f16(bits[at + i]);
-    f32x4(x(0), x(1), x(2), x(3))
+fn widen(bits: v128) -> v128 {
+    let (exponent, infinite) = (u32x4_splat(0x7c00), u32x4_splat(0x3800_0000));
+    let sign = u32x4_shl(v128_and(bits, u32x4_splat(0x8000)), 16);
+    let shifted = u32x4_shl(v128_and(bits, u32x4_splat(0x7fff)), 13);
+    let found = v128_and(bits, exponent);
+    let bias = v128_and(i32x4_eq(found, exponent), infinite);
+    let normal = i32x4_add(i32x4_add(shifted, infinite), bias);
+    let least = u32x4_splat(0x3880_0000);
+    let small = f32x4_sub(i32x4_add(shifted, least), least);
+    let is_small = i32x4_eq(found, i32x4_splat(0));
+    v128_or(sign, v128_bitselect(small, normal, is_small))
 }
 
-/// [`half_power`](atta_formats::layout::half_power) of the four exponents from `at` on.
+/// The f16 of a vector.
 #[inline(always)]
-fn half_powers<const N: usize>(exponents: &[u16; N], at: usize) -> v128 {
-    let e = |i: usize| i32::from(exponents[at + i]);
-    let (e, one) = (i32x4(e(0), e(1), e(2), e(3)), i32x4_splat(1));
+fn widen_all(bits: v128) -> [v128; 2] {
+    [u32x4_extend_low_u16x8(bits), u32x4_extend_high_u16x8(bits)].map(widen)
+}
+
+/// [`half_power`](atta_formats::layout::half_power) of four exponents, one in each lane.
+#[inline(always)]
+fn half_powers(e: v128) -> v128 {
+    let one = i32x4_splat(1);
     let (normal, subnormal) = (
         i32x4_shl(i32x4_sub(e, one), 23),
         i32x4_shl(i32x4_add(v128_and(e, one), one), 21),
@@ -334,12 +347,13 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn widen8(self, bits: &[u16; 8]) -> [v128; 2] {
-        [widen(bits, 0), widen(bits, 4)]
+        widen_all(load(bits))
     }
 
     #[inline(always)]
     fn powers8(self, exponents: &[u16; 8]) -> [v128; 2] {
-        [half_powers(exponents, 0), half_powers(exponents, 4)]
+        let e = load(exponents);
+        [u32x4_extend_low_u16x8(e), u32x4_extend_high_u16x8(e)].map(half_powers)
     }
 
     #[inline(always)]
@@ -439,12 +453,14 @@ impl Lanes for Simd128 {
 
     #[inline(always)]
     fn widen_lanes(self, bits: &[u16; 16]) -> v128 {
-        widen(bits, 0)
+        let [low, _]: [v128; 2] = load(bits);
+        widen(u32x4_extend_low_u16x8(low))
     }
 
     #[inline(always)]
     fn power_lanes(self, exponents: &[u16; 16]) -> v128 {
-        half_powers(exponents, 0)
+        let [low, _]: [v128; 2] = load(exponents);
+        half_powers(u32x4_extend_low_u16x8(low))
     }
 
     #[inline(always)]
@@ -507,8 +523,9 @@ impl Floats for Simd128 {
 
     #[inline(always)]
     fn halves(self, x: &[[u8; 2]; 16]) -> [v128; 4] {
-        let x = |i: usize| widen_f16(u16::from_le_bytes(x[i]));
-        four(|i| f32x4(x(4 * i), x(4 * i + 1), x(4 * i + 2), x(4 * i + 3)))
+        let two: [v128; 2] = load(x);
+        let [low, high] = two.map(widen_all);
+        [low[0], low[1], high[0], high[1]]
     }
 
     #[inline(always)]
