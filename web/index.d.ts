@@ -259,13 +259,14 @@ export interface Stats {
 export interface Model extends AsyncDisposable {
   readonly chat: { readonly completions: { create: Create<ChatRequest, ChatCompletion, ChatCompletionChunk> } };
   readonly completions: { create: Create<CompletionRequest, Completion, Completion> };
-  /** OpenAI's newer interface, whose objects are not typed here. */
-  readonly responses: { create: Create<Record<string, unknown>, Record<string, unknown>, Record<string, unknown>> };
   readonly embeddings: { create(body: EmbeddingRequest, options?: RequestOptions): Promise<EmbeddingResponse> };
   /** Numbers of the tokens of a text. `special` (true if absent) reads special tokens, `bos` puts the first one in front. */
   tokenize(text: string, options?: RequestOptions & { special?: boolean; bos?: boolean }): Promise<number[]>;
   detokenize(tokens: Iterable<number>, options?: RequestOptions): Promise<string>;
-  /** Sends a request to any path of `atta serve`: a GET without a body. Gives the texts of the response. */
+  /**
+   * Sends a request to another path of `atta serve`, such as "/completion", "/reranking" or "/props": a GET without a
+   * body. Gives the texts of the response. Anthropic's, Ollama's and OpenAI's newer interface (responses) are not here.
+   */
   request(path: string, body?: object, options?: RequestOptions): AsyncIterable<string>;
   stats(): Promise<Stats>;
   readonly info: { readonly name: string; readonly isa: string; readonly nCtxTrain: number };

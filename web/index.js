@@ -341,8 +341,8 @@ class Model {
   }
 
   /**
-   * Sends a request to any path of `atta serve`, such as "/props": a GET without a body. Gives the texts of the response,
-   * one for each event of a stream.
+   * Sends a request to another path of `atta serve`, such as "/props": a GET without a body. Gives the texts of the
+   * response, one for each event of a stream.
    */
   request(path, body, options) {
     return this.#request(path, body, options);
