@@ -244,7 +244,7 @@ const cases = {
       const all = await run({ gpu: 'on' });
       assert.equal(all.layers, all.nLayers);
       assert.ok(all.submits >= N && all.dispatches > all.submits, JSON.stringify(all));
-      assert.equal((await run({ gpu: 'on', gpuLayers: 1, build: 'mt-simd', threads: 2 })).layers, 1);
+      assert.equal((await run({ gpu: 'on', gpuLayers: 1, threads: 2 })).layers, 1);
       assert.match(await run({ gpu: 'auto' }), /plays a GPU/);
       server.faults = { prelude: { path: '/atta/workers/gpu.js', text: DESTROYED } };
       const second = await run({ gpu: 'on' });

@@ -12,6 +12,10 @@
 //! **Invariant:** no path or address in a request names a file or another machine.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "some code is about connections alone")
+)]
 
 mod access;
 mod api;

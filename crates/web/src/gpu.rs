@@ -67,6 +67,10 @@ pub(crate) trait WebGpu: Send {
 }
 
 /// What an operation is about.
+#[cfg_attr(
+    not(target_family = "wasm"),
+    allow(dead_code, reason = "only a page reads it")
+)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) device: u32,
