@@ -24,12 +24,17 @@ export class Engine {
     this.out = this.#alloc(8);
   }
 
-  /** Opens a model: `shards` are `{ name, bytes, version, arriving }`, `options` those of atta.h by name. */
-  open(shards, options) {
+  /**
+   * Opens a model: `shards` are `{ name, bytes, version, arriving }`, `options` those of atta.h by name, and `gpu` is what
+   * shall lie on the GPU, `{ layers, bytes }`, if anything.
+   */
+  open(shards, options, gpu) {
     const handle = this.#options(options);
     try {
-      const json = this.#encoder.encode(JSON.stringify(shards));
-      return this.#withBytes(json, (start) => this.#make('atta_web_open', start, json.length, handle));
+      const files = this.#encoder.encode(JSON.stringify(shards));
+      const wish = this.#encoder.encode(gpu ? JSON.stringify(gpu) : '');
+      return this.#withBytes(files, (start) =>
+        this.#withBytes(wish, (at) => this.#make('atta_web_open', start, files.length, at, wish.length, handle)));
     } finally {
       this.exports.atta_options_free(handle);
     }

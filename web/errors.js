@@ -9,7 +9,7 @@ export class AttaError extends Error {
   }
 }
 
-/** What was asked for cannot run here: `no_simd`, `no_workers`, `no_source`. */
+/** What was asked for cannot run here: `no_simd`, `no_workers`, `no_gpu`, and others. */
 export class UnsupportedError extends AttaError {}
 
 /** A file cannot be had: `network`, `http`, `not_found`, `changed`, `truncated`, `no_length`, `file`. */

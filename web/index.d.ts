@@ -20,8 +20,15 @@ export type Build = "mt-relaxed" | "mt-simd" | "st-simd";
 export interface LoadOptions {
   /** Threads that compute. The cores less one if absent; 1 where the page has no shared memory. */
   threads?: number;
-  /** This version computes on the CPU alone. */
-  gpu?: "auto" | "off";
+  /**
+   * WebGPU, with threads only. "off" (if absent): the CPU alone. "auto": the browser's GPU, or the CPU where there is none
+   * or it lacks what the model needs; `stats()` says why. "on": a GPU, a program that plays one counts, or an error.
+   */
+  gpu?: "off" | "auto" | "on";
+  /** The last layers that lie on the GPU, with the head; as many as `gpuBudget` has room for if absent. */
+  gpuLayers?: number;
+  /** Bytes of the GPU's memory; no limit but its own if absent. */
+  gpuBudget?: number;
   /** Bytes that the model may take; what does not fit is read again for each token. 1.5 GiB, on phones 0.7, if absent. */
   ramBudget?: number;
   /** Whether files of servers are kept for the next visit. "none" needs a model that fits the budget. */
@@ -212,6 +219,21 @@ export interface Stats {
   build: Build;
   /** Why it is not a better build. */
   reason: string;
+  /** What lies on the GPU, with counters; null if nothing does. */
+  gpu: {
+    name: string;
+    /** Of the model's `nLayers` layers. */
+    layers: number;
+    nLayers: number;
+    /** Memory that the model takes there. */
+    bytes: number;
+    submits: number;
+    dispatches: number;
+    pipelines: number;
+    waits: number;
+  } | null;
+  /** Why nothing does. */
+  gpuReason: string | null;
   threads: number;
   /** The instruction set of the kernels: "relaxed" or "simd128". */
   isa: string;
@@ -237,13 +259,14 @@ export interface Stats {
 export interface Model extends AsyncDisposable {
   readonly chat: { readonly completions: { create: Create<ChatRequest, ChatCompletion, ChatCompletionChunk> } };
   readonly completions: { create: Create<CompletionRequest, Completion, Completion> };
-  /** OpenAI's newer interface, whose objects are not typed here. */
-  readonly responses: { create: Create<Record<string, unknown>, Record<string, unknown>, Record<string, unknown>> };
   readonly embeddings: { create(body: EmbeddingRequest, options?: RequestOptions): Promise<EmbeddingResponse> };
   /** Numbers of the tokens of a text. `special` (true if absent) reads special tokens, `bos` puts the first one in front. */
   tokenize(text: string, options?: RequestOptions & { special?: boolean; bos?: boolean }): Promise<number[]>;
   detokenize(tokens: Iterable<number>, options?: RequestOptions): Promise<string>;
-  /** Sends a request to any path of `atta serve`: a GET without a body. Gives the texts of the response. */
+  /**
+   * Sends a request to another path of `atta serve`, such as "/completion", "/reranking" or "/props": a GET without a
+   * body. Gives the texts of the response. Anthropic's, Ollama's and OpenAI's newer interface (responses) are not here.
+   */
   request(path: string, body?: object, options?: RequestOptions): AsyncIterable<string>;
   stats(): Promise<Stats>;
   readonly info: { readonly name: string; readonly isa: string; readonly nCtxTrain: number };

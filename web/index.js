@@ -21,7 +21,7 @@ const OTHER_THREADS = 5;
 /** Lines of what the module prints that are kept for the words of a trap. */
 const KEPT_LINES = 20;
 const OPTIONS = new Set([
-  'threads', 'gpu', 'ramBudget', 'cache', 'onProgress', 'onNote', 'signal', 'build', 'nCtx', 'nBatch', 'nParallel', 'kv', 'chatTemplate',
+  'threads', 'gpu', 'gpuLayers', 'gpuBudget', 'ramBudget', 'cache', 'onProgress', 'onNote', 'signal', 'build', 'nCtx', 'nBatch', 'nParallel', 'kv', 'chatTemplate',
   'name', 'folder', 'modules',
 ]);
 
@@ -58,12 +58,15 @@ export function support() {
 function settingsOf(source, options) {
   const unknown = Object.keys(options).find((name) => !OPTIONS.has(name));
   if (unknown) throw new TypeError(`load has no option ${unknown}; it has ${[...OPTIONS].join(', ')}`);
-  const { gpu = 'auto', cache = 'opfs' } = options;
-  if (!['auto', 'off', 'on'].includes(gpu)) throw new TypeError(`gpu: ${gpu}, expected auto or off`);
-  if (gpu === 'on') throw new UnsupportedError('This version computes on the CPU alone.', 'no_gpu');
+  const { gpu = 'off', gpuLayers, gpuBudget, cache = 'opfs' } = options;
+  if (!['off', 'auto', 'on'].includes(gpu)) throw new TypeError(`gpu: ${gpu}, expected off, auto or on`);
+  for (const [name, value] of Object.entries({ gpuLayers, gpuBudget })) {
+    if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) throw new TypeError(`${name}: ${value}, expected a whole number`);
+    if (value !== undefined && gpu === 'off') throw new TypeError(`${name} needs a gpu`);
+  }
   if (!['opfs', 'none'].includes(cache)) throw new TypeError(`cache: ${cache}, expected opfs or none`);
   const { build, reason } = chooseBuild(detect(), options.build);
-  return { ...options, cache, build, reason, sources: shardsOf(source) };
+  return { ...options, gpu, cache, build, reason, sources: shardsOf(source) };
 }
 
 /** A loaded model. Its methods beside those of index.d.ts, which begin with `_`, are for `load`. */
@@ -71,6 +74,9 @@ class Model {
   #settings;
   #engine = null;
   #io = null;
+  /** The worker with the GPU, if the model is there; or why not. */
+  #gpu = null;
+  #noGpu = 'it was not asked for';
   #pool = null;
   #memory = null;
   #maximum = SINGLE_MAXIMUM;
@@ -105,8 +111,12 @@ class Model {
     const files = hasThreads ? await this.#startThreads(module, threads, sources) : { sources, ...this.#filesHow() };
     if (!hasThreads) this.#engine.send({ type: 'start', module });
     await this.#expect('started');
-    this.#engine.send({ type: 'open', ...(hasThreads ? { shards: files.shards, files: {} } : { files }), options: this.#engineOptions(threads) });
-    ({ info: this.#info } = await this.#expect('opened'));
+    if (!hasThreads) this.#withoutGpu('there are no threads, which wait for it');
+    const gpu = this.#gpu && { wish: this.#gpuWish(), isOptional: this.#settings.gpu === 'auto' };
+    this.#engine.send({ type: 'open', gpu, ...(hasThreads ? { shards: files.shards, files: {} } : { files }), options: this.#engineOptions(threads) });
+    const { info, reason } = await this.#expect('opened');
+    this.#info = info;
+    if (reason) this.#withoutGpu(reason);
     this.#times.load = performance.now() - start;
     this.#settings.nThreads = threads;
   }
@@ -115,24 +125,55 @@ class Model {
   async #startThreads(module, threads, sources) {
     const ids = newIds();
     this.#io = await this.#worker('io', (message) => this.#receive(message));
+    if (this.#settings.gpu !== 'off') await this.#startGpu();
     this.#pool = new ThreadPool({
       print: (line) => this.#print(line),
       broken: (error) => this.#trap(error.message),
       start: async (receive) => {
-        const { port1, port2 } = new MessageChannel();
-        this.#io.send({ type: 'port', port: port1 }, [port1]);
         const worker = await this.#worker('thread', receive);
-        worker.send({ type: 'start', module, memory: this.#memory, port: port2, ids }, [port2]);
+        this.#sendStart(worker, module, ids);
         return worker;
       },
     });
     this.#io.send({ type: 'open', shards: sources, options: this.#filesHow(), memory: this.#memory });
     const warm = this.#pool.warm(threads - 1 + OTHER_THREADS);
     const [{ shards }] = await Promise.all([this.#expect('opened'), warm]);
-    const { port1, port2 } = new MessageChannel();
-    this.#io.send({ type: 'port', port: port1 }, [port1]);
-    this.#engine.send({ type: 'start', module, memory: this.#memory, port: port2, ids }, [port2]);
+    this.#sendStart(this.#engine, module, ids);
     return { shards };
+  }
+
+  /** Gives a worker the module, and a way to each worker that it waits for. */
+  #sendStart(worker, module, ids) {
+    const portTo = (other) => {
+      if (!other) return undefined;
+      const { port1, port2 } = new MessageChannel();
+      other.send({ type: 'port', port: port1 }, [port1]);
+      return port2;
+    };
+    const [port, gpuPort] = [portTo(this.#io), portTo(this.#gpu)];
+    worker.send({ type: 'start', module, memory: this.#memory, port, gpuPort, ids }, [port, gpuPort].filter(Boolean));
+  }
+
+  /** Starts the gpu worker, which stays if the browser has a GPU. */
+  async #startGpu() {
+    this.#gpu = await this.#worker('gpu', (message) => this.#receive(message));
+    this.#gpu.send({ type: 'find', memory: this.#memory, allowsSoftware: this.#settings.gpu === 'on' });
+    const { reason } = await this.#expect('found');
+    if (reason) this.#withoutGpu(reason);
+  }
+
+  /** Goes on with the CPU alone, if that will do. */
+  #withoutGpu(reason) {
+    if (this.#settings.gpu === 'on') throw new UnsupportedError(`No GPU: ${reason}.`, 'no_gpu');
+    if (this.#settings.gpu === 'off') return;
+    this.#gpu?.stop();
+    this.#gpu = null;
+    this.#noGpu = reason;
+  }
+
+  #gpuWish() {
+    const { gpuLayers: layers, gpuBudget: bytes } = this.#settings;
+    return { layers, bytes };
   }
 
   /** How files are opened. Without threads none is read past the storage. */
@@ -181,7 +222,7 @@ class Model {
 
   #receive(message) {
     switch (message.type) {
-      case 'started': case 'opened': case 'disposed': case 'amounts': return this.#arrived(message);
+      case 'started': case 'opened': case 'disposed': case 'amounts': case 'found': return this.#arrived(message);
       case 'failed': return this.#failed(fromWire(message.error));
       case 'progress': return this.#progress(message);
       case 'unread': return void (this.#unread = fromWire(message.error));
@@ -245,6 +286,7 @@ class Model {
     for (const answer of this.#answers.values()) answer(null);
     this.#engine?.stop();
     this.#io?.stop();
+    this.#gpu?.stop();
     this.#pool?.close();
   }
 
@@ -299,25 +341,32 @@ class Model {
   }
 
   /**
-   * Sends a request to any path of `atta serve`, such as "/props": a GET without a body. Gives the texts of the response,
-   * one for each event of a stream.
+   * Sends a request to another path of `atta serve`, such as "/props": a GET without a body. Gives the texts of the
+   * response, one for each event of a stream.
    */
   request(path, body, options) {
     return this.#request(path, body, options);
   }
 
-  async stats() {
-    if (this.#dead) throw this.#dead;
+  /** Asks a worker for what it knows; null if it has ended. */
+  async #ask(worker) {
     const id = this.#nRequests++;
-    const info = await new Promise((resolve) => {
+    const answer = await new Promise((resolve) => {
       this.#answers.set(id, resolve);
-      this.#engine.send({ type: 'ask', id });
+      worker.send({ type: 'ask', id });
     });
     this.#answers.delete(id);
+    return answer;
+  }
+
+  async stats() {
+    if (this.#dead) throw this.#dead;
+    const info = await this.#ask(this.#engine);
+    const gpu = this.#gpu && (await this.#ask(this.#gpu));
     if (!info) throw this.#dead;
     const { build, reason, nThreads } = this.#settings;
     return {
-      build, reason, threads: nThreads, isa: info.isa, name: info.name, weights: info.weights,
+      build, reason, gpu, gpuReason: gpu ? null : this.#noGpu, threads: nThreads, isa: info.isa, name: info.name, weights: info.weights,
       memory: { bytes: info.memoryBytes, maximum: this.#maximum, reserved: info.ramUsed },
       download: { ...this.#amounts },
       loadMs: this.#times.load,

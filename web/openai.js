@@ -19,7 +19,6 @@ export function interfaces(send) {
   return {
     chat: { completions: { create: either('/v1/chat/completions') } },
     completions: { create: either('/v1/completions') },
-    responses: { create: either('/v1/responses') },
     embeddings: { create: whole('/v1/embeddings') },
     tokenize: async (content, { special = true, bos = false, ...options } = {}) =>
       (await whole('/tokenize')({ content, parse_special: special, add_special: bos }, options)).tokens,

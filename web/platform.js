@@ -27,6 +27,7 @@ function workerUrl(name) {
     case 'engine': return new URL('./workers/engine.js', import.meta.url);
     case 'thread': return new URL('./workers/thread.js', import.meta.url);
     case 'io': return new URL('./workers/io.js', import.meta.url);
+    case 'gpu': return new URL('./workers/gpu.js', import.meta.url);
   }
   throw new TypeError(`no worker ${name}`);
 }

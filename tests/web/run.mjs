@@ -31,9 +31,10 @@ const server = await new FaultyServer({
   '/': here, '/atta/': join(root, 'web'), '/model.gguf': model, '/page/': resolve(given.page ?? join(root, 'examples/web/dist')),
   ...(given.large && { '/large.gguf': resolve(given.large) }),
 }).listen();
-const browser = await chromium.launch({
-  executablePath: given.browser ?? ['/usr/bin/chromium', '/usr/bin/google-chrome'].find(existsSync), args: ['--no-sandbox'],
+const launch = (...args) => chromium.launch({
+  executablePath: given.browser ?? ['/usr/bin/chromium', '/usr/bin/google-chrome'].find(existsSync), args: ['--no-sandbox', ...args],
 });
+const browser = await launch();
 
 /** The text that the program prints, of tokens that are the likeliest ones. */
 function native(file = model, n = N) {
@@ -227,6 +228,43 @@ const cases = {
     await place.close();
   },
 
+  async 'with WebGPU, text is that of the program, for all layers and for some, and after the device was destroyed'() {
+    const expected = native();
+    const playing = await launch('--enable-unsafe-webgpu');
+    const run = async (options) => {
+      const place = await opened({ context: await playing.newContext() });
+      const { error } = await load(place, options);
+      assert.ok(!error, error?.message);
+      sameText(await complete(place), expected);
+      const { gpu, gpuReason } = await place.call('stats', 'm');
+      await place.close();
+      return gpu ?? gpuReason;
+    };
+    try {
+      const all = await run({ gpu: 'on' });
+      assert.equal(all.layers, all.nLayers);
+      assert.ok(all.submits >= N && all.dispatches > all.submits, JSON.stringify(all));
+      assert.match(await run({ gpu: 'auto' }), /plays a GPU/);
+      // Kernels are compiled for seconds, so one run is about both.
+      server.faults = { prelude: { path: '/atta/workers/gpu.js', text: DESTROYED } };
+      const second = await run({ gpu: 'on', gpuLayers: 1, threads: 2 });
+      assert.equal(second.layers, 1);
+      assert.ok(second.submits < N, `${second.submits} submissions of the second device`);
+    } finally {
+      await playing.close();
+    }
+  },
+
+  async 'without an adapter, a GPU is an error or the CPU, as is asked for'() {
+    const place = await opened();
+    const { error } = await load(place, { gpu: 'on' });
+    assert.equal(error?.code, 'no_gpu', JSON.stringify(error));
+    const { stats } = await load(place, { gpu: 'auto' });
+    assert.match(stats.gpuReason, /no GPU|no WebGPU/);
+    sameText(await complete(place), native());
+    await place.close();
+  },
+
   async 'a large model runs under a budget of 300 MB'() {
     if (!given.large) return 'skipped: --large names no file';
     const place = await opened();
@@ -264,6 +302,18 @@ const cases = {
     }
   },
 };
+
+/** In front of the gpu worker: the first device is destroyed in the tenth token or so, by the 20th submission. */
+const DESTROYED = `
+  const { submit } = GPUQueue.prototype;
+  const { requestDevice } = GPUAdapter.prototype;
+  let [n, device] = [0];
+  GPUAdapter.prototype.requestDevice = async function (...args) { return (device = await requestDevice.apply(this, args)); };
+  GPUQueue.prototype.submit = function (...args) {
+    if (++n === 20) device.destroy();
+    return submit.apply(this, args);
+  };
+`;
 
 /** Writes a message, and waits for the end of the answer. */
 async function ask(page, text) {

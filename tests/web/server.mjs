@@ -1,6 +1,6 @@
 // A static server with parts of files, a log of what it sent, and the faults of servers. Knows no test.
 
-import { createReadStream, statSync } from 'node:fs';
+import { createReadStream, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { Transform } from 'node:stream';
@@ -53,6 +53,10 @@ export class FaultyServer {
       return response.writeHead(404).end();
     }
     const { faults } = this;
+    if (faults.prelude?.path === found.path) {
+      const text = faults.prelude.text + readFileSync(found.file, 'utf8');
+      return response.writeHead(200, { 'content-type': 'text/javascript', 'cross-origin-resource-policy': 'same-origin', ...ISOLATED }).end(text);
+    }
     const isModel = found.path.endsWith('.gguf');
     const headers = {
       'content-type': TYPES[extname(found.file)] ?? 'application/octet-stream',

@@ -46,7 +46,7 @@ function fakeModule({ events = [], fails = {} } = {}) {
     atta_options_set_u64: (_, key, value) => void calls.push([text(key), value]) ?? 0,
     atta_options_set_f64: (_, key, value) => void calls.push([text(key), value]) ?? 0,
     atta_options_set_text: (_, key, start, n) => void calls.push([text(key), text(start, n)]) ?? 0,
-    atta_web_open: (start, n, options, out) => void calls.push(['open', JSON.parse(text(start, n)), options]) ?? result('open', out, 22),
+    atta_web_open: (start, n, gpu, nGpu, options, out) => void calls.push(['open', JSON.parse(text(start, n)), nGpu > 0 ? JSON.parse(text(gpu, nGpu)) : null, options]) ?? result('open', out, 22),
     atta_model_free: (handle) => calls.push(['free', handle]),
     atta_request: (model, path, start, n, out) => void calls.push(['request', model, text(path), start && text(start, n)]) ?? result('request', out, 33),
     atta_next_within(_, __, event) {
@@ -75,7 +75,9 @@ test('a model is opened with its files and options, each by the setter of its ty
   const before = nLive();
   const shards = [{ name: 'é.gguf', bytes: 5_000_000_000 }];
   assert.equal(engine.open(shards, { ram_budget: 5_000_000_000, kv: 'q8', quality: 0.5, ctx: undefined }), 22);
-  assert.deepEqual(calls, [['ram_budget', 5_000_000_000n], ['kv', 'q8'], ['quality', 0.5], ['open', shards, 11], ['options_free', 11]]);
+  assert.deepEqual(calls, [['ram_budget', 5_000_000_000n], ['kv', 'q8'], ['quality', 0.5], ['open', shards, null, 11], ['options_free', 11]]);
+  engine.open(shards, {}, { layers: 2 });
+  assert.deepEqual(calls.at(-2), ['open', shards, { layers: 2 }, 11]);
   assert.equal(nLive(), before, 'all arguments are freed');
 });
 

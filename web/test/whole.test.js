@@ -137,6 +137,25 @@ test('a panic is an error with its words, and the end of the model', { skip }, a
   await assert.rejects(model.stats(), { code: 'trap' });
 });
 
+test('a GPU that is not there is an error, or a reason', { skip }, async () => {
+  const path = join(folder, 'disk.gguf');
+  writeFileSync(path, bytes);
+  await assert.rejects(open(path, { gpu: 'on' }), { code: 'no_gpu', message: 'No GPU: there is no WebGPU here.' });
+  const reasonOf = async (options) => {
+    const model = await open(path, options);
+    const { gpu, gpuReason } = await model.stats();
+    assert.equal(gpu, null);
+    assert.equal((await model.chat.completions.create(hello)).sum, SUM);
+    await model.dispose();
+    return gpuReason;
+  };
+  assert.equal(await reasonOf({ gpu: 'auto' }), 'there is no WebGPU here');
+  assert.match(await reasonOf({ gpu: 'auto', build: 'st-simd' }), /no threads/);
+  assert.match(await reasonOf({}), /not asked for/);
+  await assert.rejects(open(path, { gpuLayers: 2 }), TypeError);
+  await assert.rejects(open(path, { gpu: 'auto', gpuBudget: -1 }), TypeError);
+});
+
 test('options that do not exist, and files that do not, are errors', { skip }, async () => {
   await assert.rejects(open('nothing.gguf', { thread: 2 }), /no option thread/);
   await assert.rejects(open(join(folder, 'nothing.gguf')), { code: 'not_found' });

@@ -1,15 +1,15 @@
 // The engine worker: it owns the model, and computes or waits for those that do. Between two events of a response it
 // returns to its event loop, so that a cancellation is seen within a token. Without threads it reads files, too.
 //
-//   page → { type: 'start', module, memory, port, ids } · { type: 'open', shards, options, files } ·
+//   page → { type: 'start', module, memory, port, gpuPort, ids } · { type: 'open', shards, gpu, options, files } ·
 //          { type: 'request', id, path, body } · { type: 'cancel', id } · { type: 'ask', id } · { type: 'dispose' } · { type: 'abort' }
-//   page ← { type: 'started' } · { type: 'opened', info } · { type: 'progress', … } · { type: 'failed', error } ·
+//   page ← { type: 'started' } · { type: 'opened', info, reason } · { type: 'progress', … } · { type: 'failed', error } ·
 //          { type: 'piece', id, text } · { type: 'note', id, text } · { type: 'end', id } · { type: 'error', id, error } ·
 //          { type: 'answer', id, value } · { type: 'spawn', tid, argument } · { type: 'print', line } · { type: 'trap', message }
 
 import { AbortError, toWire } from '../errors.js';
 import { Engine } from '../engine.js';
-import { blockingRead, instantiate } from '../instance.js';
+import { blockingCalls, blockingRead, instantiate } from '../instance.js';
 import { inbox } from '../platform.js';
 import { Requests } from '../requests.js';
 import { Shards } from '../shards.js';
@@ -49,7 +49,7 @@ function fail(error, message) {
   else send({ ...message, error: toWire(error) });
 }
 
-async function start({ module, memory, port, ids }) {
+async function start({ module, memory, port, gpuPort, ids }) {
   hasThreads = Boolean(memory);
   const next = hasThreads ? threadIds(ids) : null;
   const spawn = (argument) => {
@@ -58,7 +58,8 @@ async function start({ module, memory, port, ids }) {
     return tid;
   };
   const read = hasThreads ? blockingRead(port) : readHere;
-  const { instance, memory: used } = await instantiate({ module, memory, read, spawn, print: (line) => send({ type: 'print', line }) });
+  const compute = gpuPort && blockingCalls(gpuPort);
+  const { instance, memory: used } = await instantiate({ module, memory, read, compute, spawn, print: (line) => send({ type: 'print', line }) });
   instance.exports._initialize();
   engine = new Engine(instance, used);
   send({ type: 'started', version: engine.version() });
@@ -72,15 +73,26 @@ function readHere(shard, offset, start, nBytes) {
 }
 
 /** Opens the model; without threads, after its files are here. */
-async function open({ shards, options, files: { sources, ...how } }) {
+async function open({ shards, gpu, options, files: { sources, ...how } }) {
   if (!hasThreads) {
     files = await Shards.open(sources, { ...how, signal: controller.signal, report: (amounts) => send({ type: 'progress', ...amounts }) });
     await files.complete();
   }
   if (controller.signal.aborted) throw new AbortError();
-  model = engine.open(shards ?? files.describe(), options);
+  const reason = place(shards ?? files.describe(), gpu, options);
   requests = new Requests(engine, model, { send, fail });
-  send({ type: 'opened', info: info() });
+  send({ type: 'opened', info: info(), reason });
+}
+
+/** Opens the model on the GPU; or, where that is optional, on the CPU alone: the reason comes back. */
+function place(shards, gpu, options) {
+  try {
+    model = engine.open(shards, options, gpu?.wish);
+  } catch (error) {
+    if (!gpu?.isOptional || error instanceof WebAssembly.RuntimeError) throw error;
+    model = engine.open(shards, options);
+    return error.message;
+  }
 }
 
 function info() {

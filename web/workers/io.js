@@ -5,7 +5,7 @@
 //   threads, through their ports → { type: 'read', shard, offset, start, nBytes, mailbox }
 
 import { toWire } from '../errors.js';
-import { answerRead } from '../instance.js';
+import { answer } from '../instance.js';
 import { inbox, listen } from '../platform.js';
 import { Shards } from '../shards.js';
 
@@ -44,7 +44,7 @@ async function read({ shard, offset, start, nBytes, mailbox }) {
   // The storage writes into shared memory, the memory of a download does too.
   const reason = await shards.read(shard, offset, new Uint8Array(memory.buffer, start, nBytes));
   if (reason !== 0) send({ type: 'unread', error: toWire(shards.error) });
-  answerRead(mailbox, reason);
+  answer(mailbox, reason);
 }
 
 send({ type: 'ready' });

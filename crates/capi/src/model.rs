@@ -13,8 +13,8 @@ use std::{
 };
 
 use atta_engine::{
-    BatcherOptions, Budget, Engine, Heat, Metadata, ModelFiles, ModelSource as FileSource,
-    SessionOptions, Value,
+    BatcherOptions, Budget, Engine, Heat, LoadOptions, Metadata, ModelFiles,
+    ModelSource as FileSource, SessionOptions, Value,
     chat::TemplateChoice,
     give_back_memory,
     tokenizer::{Special, Tokenizer},
@@ -89,8 +89,13 @@ impl Loaded {
         Ok(Self::new(engine, path, options))
     }
 
-    /// Opens a model from other sources than files, which are all its shards in order.
-    fn from_sources(sources: Vec<FileSource>, options: &AttaOptions) -> CallResult<Self> {
+    /// Opens a model from other sources than files, which are all its shards in order; `place` may
+    /// choose another backend.
+    fn from_sources(
+        sources: Vec<FileSource>,
+        options: &AttaOptions,
+        place: impl FnOnce(&ModelFiles, LoadOptions) -> Result<LoadOptions, String>,
+    ) -> CallResult<Self> {
         let load = options.load_options();
         let first = sources.first().map(|source| source.name.clone());
         let first = first.unwrap_or_default();
@@ -98,6 +103,8 @@ impl Loaded {
             .ram_budget
             .map_or_else(Budget::unlimited, Budget::limited);
         let files = ModelFiles::from_sources(sources, &budget).map_err(atta_engine::Error::from)?;
+        let load =
+            place(&files, load).map_err(|reason| Failure::new(AttaStatus::Model, reason))?;
         let engine = Engine::from_files(&first, files, &load)?;
         Ok(Self::new(engine, Path::new(&first), options))
     }
@@ -320,18 +327,19 @@ pub unsafe extern "C" fn atta_model_open(
     })
 }
 
-/// As [`atta_model_open`], for a library in Rust with these in it, of sources that it has; an error
-/// in words is one of its arguments.
+/// As [`atta_model_open`], for a library in Rust with these in it, of sources that it has, on a
+/// backend that `place` chooses; an error in words is one of the arguments or of the model.
 #[doc(hidden)]
 pub fn open_sources(
     sources: impl FnOnce() -> Result<Vec<FileSource>, String>,
+    place: impl FnOnce(&ModelFiles, LoadOptions) -> Result<LoadOptions, String>,
     options: Option<&AttaOptions>,
     out: Option<&mut MaybeUninit<*mut AttaModel>>,
 ) -> AttaStatus {
     make(out, || {
         let sources = sources().map_err(Failure::invalid)?;
         let defaults = AttaOptions::default();
-        let loaded = Loaded::from_sources(sources, options.unwrap_or(&defaults))?;
+        let loaded = Loaded::from_sources(sources, options.unwrap_or(&defaults), place)?;
         Ok(AttaModel(Arc::new(loaded)))
     })
 }

@@ -6,7 +6,8 @@
 //! from bytes to events, `api/` maps the JSON of each interface to it and back. The only crate with
 //! async code, which runs on one thread.
 //!
-//! Without the feature `http` it listens to nothing and answers the requests of its own program.
+//! Without the feature `http` it listens to nothing and answers the requests of its own program,
+//! without `interfaces` only those to OpenAI's main paths and llama.cpp's.
 //!
 //! **Invariant:** no path or address in a request names a file or another machine.
 
@@ -27,6 +28,7 @@ mod flow;
 mod listen;
 mod metrics;
 mod models;
+#[cfg(feature = "interfaces")]
 mod openapi;
 #[cfg_attr(not(feature = "http"), path = "no_page.rs")]
 mod page;

@@ -20,20 +20,29 @@ use crate::{
     Log,
     access::{self, Readers},
     api::{
-        anthropic::{count, create},
         flavor::ApiFlavor,
         llama::{self, completion::LlamaCompletionFields, infill::InfillFields},
         native,
-        ollama::{self, chat::OllamaChatFields, generate::GenerateFields},
-        openai::{chat, completions, embeddings, models, responses},
+        openai::{chat, completions, embeddings},
     },
     app::App,
     flow::{
         error::ApiError,
         warnings::{self, Warnings},
     },
-    openapi, page,
+    page,
 };
+#[cfg(feature = "interfaces")]
+use crate::{
+    api::{
+        anthropic::{count, create, models as models_of_both},
+        ollama::{self, chat::OllamaChatFields, generate::GenerateFields},
+        openai::responses,
+    },
+    openapi,
+};
+#[cfg(not(feature = "interfaces"))]
+use crate::api::openai::models;
 
 /// Paths that need no key, beside the files of the web page, which asks for the key: health checks
 /// may have none, and the OpenAPI document is the same for all servers.
@@ -122,11 +131,20 @@ fn named_router(app: Arc<App>) -> Router {
 
 /// The routes of `GET`, beside the files of the web page.
 pub(crate) fn gets() -> Vec<Route> {
-    vec![
+    Vec::from([
+        #[cfg(feature = "interfaces")]
+        ("/v1/models", get(models_of_both::list)),
+        #[cfg(feature = "interfaces")]
+        ("/v1/models/{*name}", get(models_of_both::one)),
+        #[cfg(not(feature = "interfaces"))]
         ("/v1/models", get(models::list)),
+        #[cfg(not(feature = "interfaces"))]
         ("/v1/models/{*name}", get(models::one)),
+        #[cfg(feature = "interfaces")]
         ("/api/tags", get(ollama::models::tags)),
+        #[cfg(feature = "interfaces")]
         ("/api/ps", get(ollama::models::running)),
+        #[cfg(feature = "interfaces")]
         ("/api/version", get(ollama::models::version)),
         ("/api/cluster", get(native::cluster)),
         ("/health", get(native::health)),
@@ -134,35 +152,46 @@ pub(crate) fn gets() -> Vec<Route> {
         ("/slots", get(llama::info::slots)),
         ("/lora-adapters", get(llama::lora::list)),
         ("/metrics", get(native::prometheus)),
+        #[cfg(feature = "interfaces")]
         ("/openapi.json", get(openapi::document)),
-    ]
+    ])
 }
 
 /// The routes of `POST`. Seeds of the fuzz target name them by their index.
 pub(crate) fn posts() -> Vec<Route> {
-    vec![
+    Vec::from([
         ("/v1/chat/completions", post(chat::answer)),
         ("/v1/completions", post(completions::answer)),
+        #[cfg(feature = "interfaces")]
         ("/v1/responses", post(responses::answer)),
         ("/v1/embeddings", post(embeddings::answer)),
+        #[cfg(feature = "interfaces")]
         ("/v1/messages", post(create::answer)),
+        #[cfg(feature = "interfaces")]
         ("/v1/messages/count_tokens", post(count::answer)),
+        #[cfg(feature = "interfaces")]
         ("/api/chat", post(ollama::answer::<OllamaChatFields>)),
+        #[cfg(feature = "interfaces")]
         ("/api/generate", post(ollama::answer::<GenerateFields>)),
+        #[cfg(feature = "interfaces")]
         ("/api/show", post(ollama::models::show)),
         ("/tokenize", post(native::tokenize)),
         ("/detokenize", post(native::detokenize)),
+        #[cfg(feature = "interfaces")]
         ("/api/embed", post(ollama::embed::many)),
+        #[cfg(feature = "interfaces")]
         ("/api/embeddings", post(ollama::embed::one)),
+        #[cfg(feature = "interfaces")]
         ("/api/pull", post(ollama::models::pull)),
         ("/completion", post(llama::answer::<LlamaCompletionFields>)),
         ("/infill", post(llama::answer::<InfillFields>)),
         ("/apply-template", post(llama::template::answer)),
         ("/reranking", post(llama::rerank::answer)),
         ("/v1/chat/completions/input_tokens", post(chat::count)),
+        #[cfg(feature = "interfaces")]
         ("/v1/responses/input_tokens", post(responses::count)),
         ("/lora-adapters", post(llama::lora::set)),
-    ]
+    ])
 }
 
 /// The middleware around every request.

@@ -1,38 +1,60 @@
 //! Opening a model from the files that a page has.
 //!
 //! Knows no container. The one idea: the page lists the files with their lengths as JSON, and the
-//! engine asks it for the bytes that it wants, the header first.
+//! engine asks it for the bytes that it wants, the header first. Where the page has a GPU for them,
+//! the last layers lie there.
 
 use std::{ffi::c_char, mem::MaybeUninit, slice, sync::Arc};
 
 use atta_capi::{AttaModel, AttaOptions, AttaStatus, open_sources};
-use atta_engine::ModelSource;
+use atta_engine::{ModelFiles, ModelSource};
 use serde_json::{Map, Value};
 
-use crate::ranges::{Page, RangeSource};
+use crate::{
+    place::{placed, wish},
+    ranges::{Page, RangeSource},
+};
 
 /// The most files of a model.
 const MAX_SHARDS: usize = 1 << 12;
 
 /// Opens a model whose files the page reads. `shards` is JSON: a list of all files in order,
 /// objects with "name", "bytes", and maybe "version" (up to 32 hexadecimal digits that differ where
-/// the bytes do) and "arriving" (whether the file is being downloaded). `options` may be NULL.
+/// the bytes do) and "arriving" (whether the file is being downloaded). `gpu` is NULL, or JSON: an
+/// object with maybe "layers", the last ones of the model, and "bytes", the memory on the page's
+/// GPU. `options` may be NULL.
 ///
 /// # Safety
-/// `shards` has `shards_size` bytes.
+/// `shards` has `shards_size` bytes, and `gpu` has `gpu_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn atta_web_open(
     shards: *const c_char,
     shards_size: usize,
+    gpu: *const c_char,
+    gpu_size: usize,
     options: Option<&AttaOptions>,
     out: Option<&mut MaybeUninit<*mut AttaModel>>,
 ) -> AttaStatus {
-    let json: &[u8] = match shards.is_null() || shards_size == 0 {
+    // SAFETY: the caller's promise.
+    let [shards, gpu] = [(shards, shards_size), (gpu, gpu_size)]
+        .map(|(start, n)| unsafe { bytes(start, n) });
+    let place = |files: &ModelFiles, options| match gpu {
+        [] => Ok(options),
+        json => placed(files, options, &wish(json)?),
+    };
+    open_sources(|| sources(shards), place, options, out)
+}
+
+/// An argument; NULL has no bytes.
+///
+/// # Safety
+/// `start` has `n` bytes, which live as long as the call.
+unsafe fn bytes<'a>(start: *const c_char, n: usize) -> &'a [u8] {
+    match start.is_null() || n == 0 {
         true => &[],
         // SAFETY: the caller's promise.
-        false => unsafe { slice::from_raw_parts(shards.cast(), shards_size) },
-    };
-    open_sources(|| sources(json), options, out)
+        false => unsafe { slice::from_raw_parts(start.cast(), n) },
+    }
 }
 
 /// The files that `json` lists.

@@ -20,7 +20,7 @@ export function buildEcho(folder) {
     if (!existsSync(start)) return null;
     const links = [start, '--export=_initialize', ...(name.startsWith('mt') ? ['--max-memory=4294967296'] : [])];
     execFileSync('rustc', [
-      '--edition=2024', '--crate-type=cdylib', '--target', target, '-O', '-Cpanic=abort', '-Cstrip=symbols', '-Ctarget-feature=+simd128',
+      '--edition=2024', '--crate-name=echo', '--crate-type=cdylib', '--target', target, '-O', '-Cpanic=abort', '-Cstrip=symbols', '-Ctarget-feature=+simd128',
       ...links.map((argument) => `-Clink-arg=${argument}`), SOURCE, '-o', join(folder, `${name}.wasm`),
     ], { stdio: ['ignore', 'ignore', 'inherit'] });
   }

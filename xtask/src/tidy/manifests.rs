@@ -74,7 +74,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine", "atta-store"]),
     ("atta-capi", &["atta-engine", "atta-server"]),
-    ("atta-web", &["atta-capi", "atta-engine"]),
+    ("atta-web", &["atta-capi", "atta-engine", "atta-gpu"]),
     ("atta", EVERY),
     (
         "atta-benches",

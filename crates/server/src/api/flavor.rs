@@ -7,10 +7,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    api::anthropic::models,
-    flow::error::{ApiError, ErrorKind},
-};
+use crate::flow::error::{ApiError, ErrorKind};
 
 /// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +26,7 @@ impl ApiFlavor {
             path if path.starts_with("/v1/messages/") => Self::Anthropic,
             path if path.starts_with("/api/") => Self::Ollama,
             _ if headers.contains_key("anthropic-version") => Self::Anthropic,
-            path if path.starts_with("/v1/models") && models::is_asked(headers) => Self::Anthropic,
+            path if path.starts_with("/v1/models") && is_anthropics(headers) => Self::Anthropic,
             _ => Self::OpenAi,
         }
     }
@@ -99,6 +96,12 @@ impl ApiFlavor {
     }
 }
 
+/// Whether a request to a path that OpenAI's interface has, too, comes from a client of
+/// Anthropic's, which sends its version with all requests, and its key with most.
+pub(crate) fn is_anthropics(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
+}
+
 /// The message with the name of the field, for interfaces that have no other place for it.
 fn named(error: &ApiError) -> String {
     match &error.param {
@@ -122,5 +125,15 @@ mod tests {
             message("there are too many tools"),
             "there are too many tools"
         );
+    }
+
+    #[test]
+    fn clients_of_the_interface_are_known_by_their_headers() {
+        let of = |name: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, "x".parse().unwrap());
+            is_anthropics(&headers)
+        };
+        assert!(of("anthropic-version") && of("x-api-key") && !of("authorization"));
     }
 }

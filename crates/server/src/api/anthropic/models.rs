@@ -1,22 +1,44 @@
 //! `GET /v1/models` in Anthropic's form, for clients that send Anthropic's headers to the paths
 //! that OpenAI's interface has, too.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use atta_engine::chat::DateTime;
-use axum::http::HeaderMap;
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    http::HeaderMap,
+};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::{
+    api::{flavor::is_anthropics, openai::models},
+    app::App,
+    flow::error::ApiError,
+};
 
-/// Whether a request comes from a client of Anthropic's interface, which sends its version with all
-/// requests, and its key with most.
-pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
-    headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
+/// All models, in the form of the client.
+pub(crate) async fn list(app: State<Arc<App>>, headers: HeaderMap) -> Json<Value> {
+    match is_anthropics(&headers) {
+        true => Json(page(&app)),
+        false => models::list(app).await,
+    }
+}
+
+/// One of them, in the form of the client.
+pub(crate) async fn one(
+    app: State<Arc<App>>,
+    headers: HeaderMap,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    match is_anthropics(&headers) {
+        true => Ok(Json(described(&app, &models::known(&app, name)?))),
+        false => models::one(app, name).await,
+    }
 }
 
 /// Lists all models on one page.
-pub(crate) fn list(app: &App) -> Value {
+fn page(app: &App) -> Value {
     let models: Vec<Value> = app
         .models
         .names()
@@ -32,7 +54,7 @@ pub(crate) fn list(app: &App) -> Value {
 }
 
 /// Describes a model by one of its names.
-pub(crate) fn described(app: &App, name: &str) -> Value {
+fn described(app: &App, name: &str) -> Value {
     let created = timestamp(Duration::from_secs(app.started));
     json!({
         "type": "model",
@@ -66,15 +88,5 @@ mod tests {
             timestamp(Duration::from_secs(1_700_000_000)),
             "2023-11-14T22:13:20Z"
         );
-    }
-
-    #[test]
-    fn clients_of_the_interface_are_known_by_their_headers() {
-        let of = |name: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, "x".parse().unwrap());
-            is_asked(&headers)
-        };
-        assert!(of("anthropic-version") && of("x-api-key") && !of("authorization"));
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod embeddings;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod response;
+#[cfg(feature = "interfaces")]
 pub(crate) mod responses;
 pub(crate) mod sampling;
 mod tier;
