@@ -70,10 +70,9 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// Whether two paths lead to one plain file.
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn is_same_file(a: &Path, b: &Path) -> bool {
-    let id = |path: &Path| fs::canonicalize(path).ok().filter(|path| path.is_file());
-    id(a).is_some_and(|id_a| id(b) == Some(id_a))
+    a.is_file() && same_file::is_same_file(a, b).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -97,13 +96,8 @@ mod tests {
         fs::write(&other, "x").unwrap();
         fs::hard_link(&text, &link).unwrap();
         let inputs = InputFiles::of([Some(&text), None]);
-        let mut names = vec![text.clone(), directory.join(".").join("text")];
-        // On Windows a file's other names are known to unsafe code only.
-        if cfg!(unix) {
-            names.push(link);
-        }
-        for same in names {
-            assert!(inputs.protect_from(&same).is_err(), "{same:?}");
+        for same in [&text, &directory.join(".").join("text"), &link] {
+            assert!(inputs.protect_from(same).is_err(), "{same:?}");
         }
         assert!(inputs.protect_from(&other).is_ok());
         assert!(inputs.protect_from(&directory.join("new")).is_ok());

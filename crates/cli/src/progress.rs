@@ -17,7 +17,8 @@ const BAR_CHARS: usize = 16;
 /// The progress line.
 pub(crate) struct Progress {
     enabled: bool,
-    shown: bool,
+    /// Bytes of the text that is shown: no fewer than its columns.
+    n_shown: usize,
     start: Instant,
     /// When the prompt began to be evaluated, and its tokens that were done then.
     prompt: Option<(Instant, usize)>,
@@ -27,7 +28,7 @@ impl Progress {
     pub(crate) fn new() -> Self {
         Self {
             enabled: io::stderr().is_terminal(),
-            shown: false,
+            n_shown: 0,
             start: Instant::now(),
             prompt: None,
         }
@@ -47,21 +48,29 @@ impl Progress {
     pub(crate) fn busy(&mut self, what: impl FnOnce() -> String) {
         if self.enabled {
             self.overwrite(&what());
-            self.shown = true;
         }
     }
 
     /// Wipes the line before other output to the terminal.
     pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.shown) {
+        if self.n_shown > 0 {
             self.overwrite("");
         }
     }
 
-    fn overwrite(&self, text: &str) {
+    fn overwrite(&mut self, text: &str) {
+        let n_columns = n_columns();
+        let text = fitting(text, n_columns);
         // A closed standard error is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{}", fitting(text));
+        let _ = io::stderr().write_all(replacing(self.n_shown, text, n_columns).as_bytes());
+        self.n_shown = text.len();
     }
+}
+
+/// Wipes `n_shown` columns and writes `text` there. With blanks: a console of Windows shows escape
+/// sequences as text until it is told not to.
+fn replacing(n_shown: usize, text: &str, n_columns: usize) -> String {
+    format!("\r{}\r{text}", " ".repeat(n_shown.min(n_columns)))
 }
 
 /// A bar, tokens done of all, the rate of the `n` tokens that took `time`, and the time left.
@@ -87,22 +96,25 @@ pub(crate) fn bar(part: f64) -> String {
     format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR_CHARS - filled))
 }
 
-/// The beginning of a text that fits a line of the terminal: a longer one could not be wiped.
+/// Columns that a line of the terminal may fill, where they are known. The last one stays free:
+/// terminals differ in where the cursor is behind it.
 #[cfg(feature = "cli-extras")]
-fn fitting(text: &str) -> &str {
-    let columns = terminal_size::terminal_size_of(io::stderr()).map_or(0, |(width, _)| width.0);
-    let last = text
-        .char_indices()
-        .nth(usize::from(columns).saturating_sub(1));
-    match last {
-        Some((end, _)) if columns > 0 => &text[..end],
-        _ => text,
+fn n_columns() -> usize {
+    match terminal_size::terminal_size_of(io::stderr()) {
+        Some((width, _)) if width.0 > 1 => usize::from(width.0) - 1,
+        _ => usize::MAX,
     }
 }
 
 #[cfg(not(feature = "cli-extras"))]
-fn fitting(text: &str) -> &str {
-    text
+fn n_columns() -> usize {
+    usize::MAX
+}
+
+/// The beginning of a text that fits a line: a longer one could not be wiped.
+fn fitting(text: &str, n_columns: usize) -> &str {
+    let end = text.char_indices().nth(n_columns);
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// A time in its two largest units.
@@ -129,6 +141,15 @@ mod tests {
     fn times_are_spoken_in_two_units() {
         let spoken = [5, 65, 3700].map(|s| spoken(Duration::from_secs(s)));
         assert_eq!(spoken, ["5 s", "1 min 5 s", "1 h 1 min"]);
+    }
+
+    #[test]
+    fn a_line_is_wiped_within_the_terminal_and_written_anew() {
+        assert_eq!(replacing(0, "ab", 9), "\r\rab");
+        assert_eq!(replacing(3, "", 9), "\r   \r");
+        assert_eq!(replacing(12, "x", 9), format!("\r{}\rx", " ".repeat(9)));
+        assert_eq!(fitting("Jürgen", 3), "Jür");
+        assert_eq!(fitting("Jür", usize::MAX), "Jür");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The terminal behind standard output: its width, and whether it shows colours.
+//! The terminal behind standard output: its width, and whether it takes escape sequences and shows
+//! colours.
 
 use std::io::{self, IsTerminal};
 
@@ -16,14 +17,15 @@ fn columns() -> Option<usize> {
     Some(width.0.into())
 }
 
-/// Consoles of Windows must be told that colours come as escape sequences.
+/// Whether the terminal behind standard output takes escape sequences. A console of Windows must be
+/// told.
 #[cfg(windows)]
-fn understands_colours() -> bool {
+pub(crate) fn takes_sequences() -> bool {
     anstyle_query::windows::enable_ansi_colors() == Some(true)
 }
 
 #[cfg(not(windows))]
-fn understands_colours() -> bool {
+pub(crate) fn takes_sequences() -> bool {
     true
 }
 
@@ -32,5 +34,5 @@ fn understands_colours() -> bool {
 pub(crate) fn has_colours() -> bool {
     let is_unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stdout().is_terminal() && is_unset("NO_COLOR") && !is_dumb && understands_colours()
+    io::stdout().is_terminal() && is_unset("NO_COLOR") && !is_dumb && takes_sequences()
 }

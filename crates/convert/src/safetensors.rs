@@ -635,7 +635,7 @@ mod tests {
                 "s2: c is in the index, and not in this file",
             ),
             ("extra", r#"{"c":"s1"}"#, "s1: a is not in the index"),
-            ("absent", r#"{"a":"s3"}"#, "s3: No such file"),
+            ("absent", r#"{"a":"s3"}"#, "s3: "),
             (
                 "elsewhere",
                 r#"{"a":"../s1"}"#,

@@ -63,7 +63,8 @@ impl Altered {
     fn opened(&self) -> Result<Vec<String>, String> {
         let mut notes = Vec::new();
         let opened = hf::open(&self.0, &mut notes).map(|_| notes);
-        opened.map_err(|e| e.to_string().replace(&format!("{}/", self.0.display()), ""))
+        let folder = self.0.join("").display().to_string();
+        opened.map_err(|e| e.to_string().replace(&folder, ""))
     }
 }
 

@@ -271,13 +271,14 @@ impl Cache {
     ) -> Result<PathBuf, Error> {
         let link = self.snapshot(repo, commit).join(native(&entry.path));
         let up = "../".repeat(2 + entry.path.matches('/').count());
-        let target = format!("{up}blobs/{}", entry.digest.hex());
-        if fs::read_link(&link).is_ok_and(|there| there == Path::new(&target)) {
+        // A link of Windows with other separators leads nowhere.
+        let target = native(&format!("{up}blobs/{}", entry.digest.hex()));
+        if fs::read_link(&link).is_ok_and(|there| there == target) {
             return Ok(link);
         }
         create_parent(&link)?;
         let blob = self.blob(repo, &entry.digest);
-        let temporary = link_beside(&link, Path::new(&target), &blob).map_err(Error::at(&link))?;
+        let temporary = link_beside(&link, &target, &blob).map_err(Error::at(&link))?;
         fs::rename(&temporary, &link).map_err(Error::at(&link))?;
         Ok(link)
     }
@@ -304,7 +305,7 @@ fn link_beside(link: &Path, target: &Path, blob: &Path) -> io::Result<PathBuf> {
     let mut attempt = 0;
     loop {
         let temporary = link.with_file_name(format!(".{name}.{}.{attempt}", std::process::id()));
-        let made = symlink(target, &temporary).or_else(|error| match error.kind() {
+        let made = leading_link(target, &temporary).or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Err(error),
             _ => fs::hard_link(blob, &temporary).or_else(|_| copy_new(blob, &temporary)),
         });
@@ -318,6 +319,14 @@ fn link_beside(link: &Path, target: &Path, blob: &Path) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Creates a symbolic link that leads to a file: Wine says that it has made one and makes none.
+fn leading_link(target: &Path, link: &Path) -> io::Result<()> {
+    symlink(target, link)?;
+    fs::metadata(link)
+        .map(drop)
+        .inspect_err(|_| drop(fs::remove_file(link)))
 }
 
 /// Copies to a file that must not exist yet.

@@ -57,7 +57,7 @@ fn what_was_pulled_runs_by_its_name() {
     let said = text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
     let path = said.strip_suffix('\n').unwrap();
     let snapshot = format!("home/hub/models--org--tiny/snapshots/{COMMIT}/tiny-Q8_0.gguf");
-    assert_eq!(path, scratch.path(&snapshot));
+    assert_eq!(Path::new(path), Path::new(&scratch.path(&snapshot)));
 
     let n_requests = server.requests().len();
     let expected = text_of(&crate::program::atta(&[

@@ -38,7 +38,9 @@ pub(super) enum Wrap {
 impl Screen {
     /// The terminal behind standard output.
     pub(super) fn stdout(wrap: Wrap) -> Self {
-        let width = terminal::width().filter(|_| wrap == Wrap::On);
+        // Words are carried to the next line by escape sequences.
+        let wraps = wrap == Wrap::On && terminal::takes_sequences();
+        let width = terminal::width().filter(|_| wraps);
         Self::of(width, terminal::has_colours())
     }
 
