@@ -103,8 +103,7 @@ impl Loaded {
             .ram_budget
             .map_or_else(Budget::unlimited, Budget::limited);
         let files = ModelFiles::from_sources(sources, &budget).map_err(atta_engine::Error::from)?;
-        let load =
-            place(&files, load).map_err(|reason| Failure::new(AttaStatus::Model, reason))?;
+        let load = place(&files, load).map_err(|reason| Failure::new(AttaStatus::Model, reason))?;
         let engine = Engine::from_files(&first, files, &load)?;
         Ok(Self::new(engine, Path::new(&first), options))
     }

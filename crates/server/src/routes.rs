@@ -16,6 +16,8 @@ use axum::{
 };
 use serde_json::json;
 
+#[cfg(not(feature = "interfaces"))]
+use crate::api::openai::models;
 use crate::{
     Log,
     access::{self, Readers},
@@ -41,8 +43,6 @@ use crate::{
     },
     openapi,
 };
-#[cfg(not(feature = "interfaces"))]
-use crate::api::openai::models;
 
 /// Paths that need no key, beside the files of the web page, which asks for the key: health checks
 /// may have none, and the OpenAPI document is the same for all servers.

@@ -14,9 +14,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use atta_gpu::{
-    BufferId, Dispatch, Error, GpuKind, GpuStats, Host, HostInfo, PipelineId, Shader,
-};
+use atta_gpu::{BufferId, Dispatch, Error, GpuKind, GpuStats, Host, HostInfo, PipelineId, Shader};
 use serde_json::{Value, json};
 
 use crate::ranges::Page;
@@ -466,7 +464,10 @@ mod tests {
         host.write(buffer, 8, &[1, 2, 3, 4]).unwrap();
         let (operation, place, input) = calls.lock().unwrap().last().unwrap().clone();
         assert_eq!((operation, place.at), (Operation::Write, 8));
-        assert_eq!((place.device, place.buffer, input), (3, 3, vec![1, 2, 3, 4]));
+        assert_eq!(
+            (place.device, place.buffer, input),
+            (3, 3, vec![1, 2, 3, 4])
+        );
     }
 
     #[test]
@@ -478,7 +479,12 @@ mod tests {
         host.read_ranges(buffer, &[0..4, 12..16], &mut out).unwrap();
         assert_eq!(out, [7; 8]);
         let (_, _, input) = calls.lock().unwrap().last().unwrap().clone();
-        let ends: Vec<u64> = input.as_chunks().0.iter().map(|end| u64::from_le_bytes(*end)).collect();
+        let ends: Vec<u64> = input
+            .as_chunks()
+            .0
+            .iter()
+            .map(|end| u64::from_le_bytes(*end))
+            .collect();
         assert_eq!(ends, [0, 4, 12, 16]);
         let one = std::slice::from_ref(&(0..4));
         assert!(host.read_ranges(buffer, one, &mut out).is_err());
@@ -495,7 +501,11 @@ mod tests {
         host.page.number = 0;
         let n = calls.lock().unwrap().len();
         assert!(matches!(host.buffer(4), Err(Error::DeviceLost(_))));
-        assert_eq!(calls.lock().unwrap().len(), n, "the page is not asked again");
+        assert_eq!(
+            calls.lock().unwrap().len(),
+            n,
+            "the page is not asked again"
+        );
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub unsafe extern "C" fn atta_web_open(
     out: Option<&mut MaybeUninit<*mut AttaModel>>,
 ) -> AttaStatus {
     // SAFETY: the caller's promise.
-    let [shards, gpu] = [(shards, shards_size), (gpu, gpu_size)]
-        .map(|(start, n)| unsafe { bytes(start, n) });
+    let [shards, gpu] =
+        [(shards, shards_size), (gpu, gpu_size)].map(|(start, n)| unsafe { bytes(start, n) });
     let place = |files: &ModelFiles, options| match gpu {
         [] => Ok(options),
         json => placed(files, options, &wish(json)?),

@@ -81,7 +81,10 @@ mod tests {
     #[test]
     fn a_wish_has_layers_and_bytes_or_is_an_error_in_words() {
         let both = wish(br#"{"layers": 3, "bytes": 5000000000}"#).unwrap();
-        assert_eq!((both.n_layers, both.max_bytes), (Some(3), Some(5_000_000_000)));
+        assert_eq!(
+            (both.n_layers, both.max_bytes),
+            (Some(3), Some(5_000_000_000))
+        );
         assert_eq!(wish(br#"{"layers": null}"#).unwrap(), GpuWish::default());
         for json in ["", "[]", r#"{"layers": -1}"#, r#"{"bytes": "1"}"#] {
             let error = wish(json.as_bytes()).unwrap_err();
