@@ -4,8 +4,8 @@ import { MemoryError, UnsupportedError } from './errors.js';
 import { isNode } from './platform.js';
 
 const PAGE_BYTES = 1 << 16;
-/** What the module needs before it has a model. */
-const INITIAL_PAGES = 1024;
+/** What a module with threads begins with, as `cargo xtask web` makes it: 16 MB. */
+const INITIAL_PAGES = 256;
 /** The most that a shared memory may grow to, in GiB, in the order in which they are tried: phones refuse the first ones. */
 const MAXIMUM_GIB = [4, 2, 1, 0.5];
 /** Bytes of the memory that are not for models: the module's own, stacks, KV cache of a first answer. */

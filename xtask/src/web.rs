@@ -24,6 +24,10 @@ const LONE_STACK: u64 = 40 << 20;
 /// unrolled, which V8 multiplies by several instructions.
 const UNROLLED: u32 = 1200;
 
+/// The memory that a module begins with beside its stack, bytes: its data, and a heap. A page gives
+/// a module with threads as much (`web/features.js`); more than that the heap would never use.
+const HEAP: u64 = 8 << 20;
+
 /// A build of the module.
 struct Build {
     name: &'static str,
@@ -131,6 +135,7 @@ impl Build {
         let links = [
             start.display().to_string(),
             "--export=_initialize".to_owned(),
+            format!("--initial-memory={}", self.stack + HEAP),
             format!("--max-memory={MAX_MEMORY}"),
             format!("-zstack-size={}", self.stack),
         ];

@@ -465,7 +465,12 @@ fn missed_experts(spec: &ModelSpec, sizes: &ResidencyBytes) -> f64 {
 
 /// Bounds of the buffer of the bandwidth probe, bytes.
 const MIN_PROBE_BYTES: u64 = 4 << 20;
-const MAX_PROBE_BYTES: u64 = 64 << 20;
+/// A module of WebAssembly never gives memory back, so that it takes the least.
+const MAX_PROBE_BYTES: u64 = if cfg!(target_family = "wasm") {
+    MIN_PROBE_BYTES
+} else {
+    64 << 20
+};
 
 /// Share of the memory bandwidth that decoding reaches, as measured (docs/performance.md).
 const COMPUTE_SHARE: f64 = 0.75;
