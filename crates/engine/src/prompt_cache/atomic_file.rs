@@ -178,6 +178,8 @@ mod tests {
         assert!(path.exists());
         file.set_modified(SystemTime::now() - 2 * ABANDONED)
             .unwrap();
+        // Windows may keep a file that is open.
+        drop(file);
         remove_abandoned(&path);
         assert!(!path.exists());
     }
