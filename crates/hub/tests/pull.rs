@@ -4,10 +4,13 @@ mod support;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
+
+#[cfg(unix)]
+use std::path::Path;
 
 use atta_hub::{Cache, Error, Event, Hub, HubOptions, Pulled, Request};
 use support::{
