@@ -28,6 +28,13 @@ windows=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-store -p atta
 not_windows=(
     # Compare times, which wine makes long.
     linear_time would_take_long gives_its_result_at_once
+    # Take many minutes under wine, and are about nothing that differs there.
+    changing_any_field every_value_of_every_key
+    # Compare with functions of mingw's C library that are wrong: its roundf makes 1 of 0.49999997, and its sin loses digits
+    # of large numbers.
+    ties_go_to_even_numbers sin_and_cos_agree_with_libm
+    # Under wine, lane udp went by TCP here, and a connection that was shut by another thread did not end.
+    lengths_that_lie_and_other_hellos the_end_of_a_connection_that_was_replaced
 )
 
 # Says what runs and how long the run has taken so far, then runs it.
