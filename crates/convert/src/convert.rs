@@ -644,14 +644,12 @@ mod tests {
 
     #[test]
     fn shard_names_lose_only_the_gguf_extension() {
-        let name = |dst| {
-            shard_path(Path::new(dst), 0, 2)
-                .to_str()
-                .unwrap()
-                .to_owned()
-        };
-        assert_eq!(name("a/model.gguf"), "a/model-00001-of-00002.gguf");
-        assert_eq!(name("model.GGUF"), "model-00001-of-00002.gguf");
-        assert_eq!(name("Qwen2.5-0.5B"), "Qwen2.5-0.5B-00001-of-00002.gguf");
+        for (dst, expected) in [
+            ("a/model.gguf", "a/model-00001-of-00002.gguf"),
+            ("model.GGUF", "model-00001-of-00002.gguf"),
+            ("Qwen2.5-0.5B", "Qwen2.5-0.5B-00001-of-00002.gguf"),
+        ] {
+            assert_eq!(shard_path(Path::new(dst), 0, 2), Path::new(expected));
+        }
     }
 }

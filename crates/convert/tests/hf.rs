@@ -9,7 +9,10 @@ mod support;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use atta_convert::{Checkpoint, Tensor, hf, safetensors};
@@ -122,13 +125,18 @@ fn altered_qwen4exp(from: &str, to: &str) -> Checkpoint {
     altered("qwen4exp-ngrams.bf16", from, to)
 }
 
+/// How many altered checkpoints were made.
+static N_ALTERED: AtomicUsize = AtomicUsize::new(0);
+
 /// A checkpoint whose configuration has another text in one place.
 fn altered(row: &str, from: &str, to: &str) -> Checkpoint {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
     let own = own.join(row);
     let config = std::fs::read_to_string(own.join("config.json")).unwrap();
     assert!(config.contains(from), "{from}");
-    let name = format!("atta-{row}-{}-{}", to.len(), std::process::id());
+    // Windows keeps the name of a removed file that is still mapped.
+    let n = N_ALTERED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("atta-{row}-{n}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.json"), config.replace(from, to)).unwrap();

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+#[cfg(unix)]
+use crate::processes::signal;
 use crate::{
     chat_model::{CHATML, CHATML_TEMPLATE, chat_model},
-    processes::signal,
     program::{Scratch, atta, atta_with_input, error_of, model, said, text_of},
 };
 

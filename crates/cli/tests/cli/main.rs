@@ -39,6 +39,7 @@ mod names;
 #[cfg(feature = "perplexity")]
 mod perplexity;
 mod picolm;
+#[cfg(unix)]
 mod processes;
 mod program;
 #[cfg(feature = "hub")]

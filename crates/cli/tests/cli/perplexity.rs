@@ -5,10 +5,9 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{
-    processes::signal,
-    program::{Scratch, atta, error_of, model, stdout},
-};
+#[cfg(unix)]
+use crate::processes::signal;
+use crate::program::{Scratch, atta, error_of, model, stdout};
 
 fn golden(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -4,15 +4,19 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
+};
+#[cfg(unix)]
+use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
+#[cfg(unix)]
+use crate::{hub::content_from, processes::signal};
 use crate::{
-    hub::{COMMIT, Reply, Repo, Server, content_from, sha256},
-    processes::signal,
+    hub::{COMMIT, Reply, Repo, Server, sha256},
     program::{Scratch, command, error_of, model, text_of},
 };
 

@@ -6,6 +6,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -18,6 +19,10 @@ const ENDING: &str = ".part";
 /// Maximum number of temporary names that are tried.
 const MAX_ATTEMPTS: u32 = 100;
 
+/// Waits for readers of a file that is replaced, and the time of each.
+const MAX_WAITS: u32 = 50;
+const WAIT: Duration = Duration::from_millis(10);
+
 /// Writes a file atomically, and replaces an existing one.
 pub(crate) fn replace(
     path: &Path,
@@ -28,9 +33,23 @@ pub(crate) fn replace(
     let (mut unfinished, mut file) = create_beside(&path)?;
     write(&mut file)?;
     file.sync_all()?;
-    fs::rename(&unfinished.path, &path)?;
+    rename(&unfinished.path, &path)?;
     unfinished.is_renamed = true;
     Ok(())
+}
+
+/// Renames to a file that another process may be reading: where Windows refuses that, a moment
+/// later.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    for _ in 0..MAX_WAITS {
+        match fs::rename(from, to) {
+            Err(error) if cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied => {
+                thread::sleep(WAIT);
+            }
+            done => return done,
+        }
+    }
+    fs::rename(from, to)
 }
 
 /// A temporary file, removed on drop unless it was renamed.
@@ -178,6 +197,8 @@ mod tests {
         assert!(path.exists());
         file.set_modified(SystemTime::now() - 2 * ABANDONED)
             .unwrap();
+        // Windows may keep a file that is open.
+        drop(file);
         remove_abandoned(&path);
         assert!(!path.exists());
     }
