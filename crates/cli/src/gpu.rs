@@ -5,8 +5,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use atta::LoadOptions;
-use atta_gpu::{GpuBackend, GpuKind, GpuPlan, GpuWish, HostInfo, NativeHost, SharedHost};
+use atta::{LoadOptions, arch, system};
+use atta_gpu::{
+    GpuBackend, GpuKind, GpuPlan, GpuWish, Gpus, HostInfo, NativeHost, OpenGpu, Trial, TrialResult,
+};
 
 use crate::{
     args::{GpuFlags, gpu::GpuLayers},
@@ -15,31 +17,209 @@ use crate::{
     report::{bytes, say},
 };
 
-/// The options with a GPU beside the CPU as the backend, if one is wanted.
-///
-/// # Errors
-/// A GPU that is not there, or a model that GPUs cannot run, unless the wish was `auto`.
-pub(crate) fn plan(
-    model: Option<&Path>,
-    flags: &GpuFlags,
-    options: LoadOptions,
-) -> Result<LoadOptions, Failure> {
-    let Some(name) = flags.wanted() else {
-        return Ok(options);
-    };
-    refuse_others(&options)?;
-    let divided = choose(name).and_then(|(index, info)| {
-        let plan = divide(model, flags, &options)?;
-        Ok((index, info, plan))
-    });
-    match divided {
-        Ok((index, info, plan)) => open(index, &info, &plan, flags, options),
-        Err(Failure::Failed(why)) if name == "auto" => {
-            say(&format!("atta: gpu: {why}; running on the CPU"));
-            Ok(options)
+/// The part of free memory that is planned with where nothing else limits it, in percent.
+const ROOM_PERCENT: u64 = 80;
+
+/// Divides the models of a process between the CPU and its GPUs; each GPU is opened once.
+pub(crate) struct GpuPlanner {
+    gpus: Arc<Gpus>,
+    n_models: u64,
+}
+
+/// A model, and the options that it is loaded with.
+struct Wanted<'a> {
+    model: Option<&'a Path>,
+    flags: &'a GpuFlags,
+    options: &'a LoadOptions,
+}
+
+/// Whether `auto` measures, or takes the GPU that is there.
+#[derive(Clone, Copy, PartialEq)]
+enum Auto {
+    Measured,
+    Assumed,
+}
+
+impl GpuPlanner {
+    /// For so many models, among which memory of GPUs is divided.
+    pub(crate) fn new(n_models: usize) -> Self {
+        Self {
+            gpus: Arc::default(),
+            n_models: n_models.max(1) as u64,
         }
-        Err(failure) => Err(failure),
     }
+
+    /// The options with a GPU beside the CPU as the backend, if one is wanted.
+    ///
+    /// # Errors
+    /// A GPU that is not there, or a model that GPUs cannot run, unless the wish was `auto`.
+    pub(crate) fn plan(
+        &self,
+        model: Option<&Path>,
+        flags: &GpuFlags,
+        options: LoadOptions,
+    ) -> Result<LoadOptions, Failure> {
+        self.plan_by(model, flags, options, Auto::Measured)
+    }
+
+    /// The same for a model that is not loaded: `auto` is the best GPU, and nothing is measured.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub(crate) fn outline(
+        &self,
+        model: Option<&Path>,
+        flags: &GpuFlags,
+        options: LoadOptions,
+    ) -> Result<LoadOptions, Failure> {
+        self.plan_by(model, flags, options, Auto::Assumed)
+    }
+
+    fn plan_by(
+        &self,
+        model: Option<&Path>,
+        flags: &GpuFlags,
+        options: LoadOptions,
+        auto: Auto,
+    ) -> Result<LoadOptions, Failure> {
+        let Some(name) = flags.wanted() else {
+            return Ok(options);
+        };
+        refuse_others(&options)?;
+        let wanted = Wanted {
+            model,
+            flags,
+            options: &options,
+        };
+        match self.on_gpu(name, &wanted, auto) {
+            Ok(divided) => Ok(divided),
+            Err(Failure::Failed(why)) if name == "auto" => {
+                say(&format!("atta: gpu: {why}; running on the CPU"));
+                Ok(options)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn on_gpu(&self, name: &str, wanted: &Wanted<'_>, auto: Auto) -> Result<LoadOptions, Failure> {
+        let (index, info) = choose(name)?;
+        let max_bytes = wanted.flags.gpu_budget.unwrap_or(u64::MAX);
+        let gpu = self.gpus.open(index, max_bytes).map_err(failed)?;
+        let files = load::files(wanted.model)?;
+        let spec = arch::lower(files.directory().metadata());
+        let spec = spec.map_err(|error| Failure::Failed(error.to_string()))?;
+        let size = wanted.options.session.executor_size(&spec);
+        let plan = self.divide(&gpu, wanted.flags, |wish| {
+            GpuPlan::of(&spec, files.directory(), wish, &size).map_err(failed)
+        })?;
+        let pool = wanted.options.open_pool()?;
+        let kernels = wanted.options.kernels()?;
+        if name == "auto" && auto == Auto::Measured {
+            let trial = Trial {
+                gpu: &gpu,
+                spec: &spec,
+                files: &files,
+                plan: &plan,
+                size: &size,
+                kernels,
+                pool: Arc::clone(&pool),
+            };
+            judge(&info, &trial.run().map_err(failed)?)?;
+        }
+        say_plan(&info, &plan);
+        let gpus = Arc::clone(&self.gpus);
+        let opener = Box::new(move || gpus.open(index, max_bytes));
+        let threads = Arc::clone(&pool);
+        let on_fallback = |loss: &_| say(&format!("atta: gpu: {loss}; going on with the CPU"));
+        let backend = GpuBackend::new(opener, kernels, threads, plan, Box::new(on_fallback));
+        Ok(LoadOptions {
+            backend: Some(Arc::new(backend.map_err(failed)?)),
+            pool: Some(pool),
+            ..wanted.options.clone()
+        })
+    }
+
+    /// How much of the model lies on the GPU: what `plan` makes of a wish.
+    fn divide(
+        &self,
+        gpu: &OpenGpu,
+        flags: &GpuFlags,
+        plan: impl Fn(&GpuWish) -> Result<GpuPlan, Failure>,
+    ) -> Result<GpuPlan, Failure> {
+        let n_layers = match flags.gpu_layers {
+            None | Some(GpuLayers::Auto) => None,
+            Some(GpuLayers::Count(n)) => Some(n),
+        };
+        let within = |max_bytes| {
+            plan(&GpuWish {
+                n_layers,
+                max_bytes,
+            })
+        };
+        let of_each = |all: u64| all / self.n_models;
+        if let Some(most) = flags.gpu_budget.map(of_each) {
+            return fitting(within(Some(most))?, most);
+        }
+        let whole = within(None)?;
+        let all = whole.bytes.saturating_mul(self.n_models);
+        let room = match (n_layers, gpu.host.info().shares_memory()) {
+            (Some(_), _) => return Ok(whole),
+            (None, true) => system::memory_available(0).unwrap_or(u64::MAX),
+            (None, false) => match gpu.room(all).map_err(failed)? {
+                room if room == all => return Ok(whole),
+                room => room,
+            },
+        };
+        within(Some(of_each(room / 100 * ROOM_PERCENT)))
+    }
+}
+
+/// Refuses a plan that does not fit a budget.
+fn fitting(plan: GpuPlan, most: u64) -> Result<GpuPlan, Failure> {
+    match plan.bytes <= most {
+        true => Ok(plan),
+        false => Err(Failure::Failed(format!(
+            "{} layers and the head need {} on the GPU, --gpu-budget has {} for each model",
+            plan.share.n_layers,
+            bytes(plan.bytes),
+            bytes(most)
+        ))),
+    }
+}
+
+/// Says what a trial has measured, and refuses a GPU that is no gain.
+fn judge(info: &HostInfo, result: &TrialResult) -> Result<(), Failure> {
+    let name = one_line(&info.name);
+    let TrialResult {
+        n_layers, cpu, gpu, ..
+    } = result;
+    let ms = |s: f64| 1000.0 * s;
+    say(&format!(
+        "atta: gpu: {name}: a token of a prompt takes {:.2} ms, {:.2} ms on the CPU, and a \
+         written one {:.2} ms, {:.2} ms on the CPU, by {n_layers} layers that were measured",
+        ms(gpu.prompt_s),
+        ms(cpu.prompt_s),
+        ms(gpu.token_s),
+        ms(cpu.token_s),
+    ));
+    if result.takes_gpu() {
+        return Ok(());
+    }
+    Err(Failure::Failed(match result.is_exact {
+        true => format!("the CPU is faster than {name}"),
+        false => format!("{name} does not compute the CPU's bits"),
+    }))
+}
+
+fn say_plan(info: &HostInfo, plan: &GpuPlan) {
+    say(&format!(
+        "atta: gpu: {}, {}: {} of {} layers and the head, {}",
+        one_line(&info.name),
+        info.interface,
+        plan.share.n_layers,
+        plan.n_layers,
+        bytes(plan.bytes)
+    ));
 }
 
 /// Refuses what only the CPU can do.
@@ -99,62 +279,6 @@ fn names(adapters: &[HostInfo]) -> String {
         true => String::new(),
         false => format!(" among {}", names.join(", ")),
     }
-}
-
-/// How much of the model lies on the GPU.
-fn divide(
-    model: Option<&Path>,
-    flags: &GpuFlags,
-    options: &LoadOptions,
-) -> Result<GpuPlan, Failure> {
-    let files = load::files(model)?;
-    let wish = GpuWish {
-        n_layers: match flags.gpu_layers {
-            None | Some(GpuLayers::Auto) => None,
-            Some(GpuLayers::Count(n)) => Some(n),
-        },
-        max_bytes: flags.gpu_budget,
-    };
-    let size = |spec: &_| options.session.executor_size(spec);
-    let plan = GpuPlan::of(files.directory(), &wish, size).map_err(failed)?;
-    match flags.gpu_budget.filter(|&most| plan.bytes > most) {
-        None => Ok(plan),
-        Some(most) => Err(Failure::Failed(format!(
-            "{} layers and the head need {} on the GPU, --gpu-budget is {}",
-            plan.share.n_layers,
-            bytes(plan.bytes),
-            bytes(most)
-        ))),
-    }
-}
-
-fn open(
-    index: usize,
-    info: &HostInfo,
-    plan: &GpuPlan,
-    flags: &GpuFlags,
-    options: LoadOptions,
-) -> Result<LoadOptions, Failure> {
-    let opener = move || Ok(SharedHost::new(NativeHost::open(index)?));
-    say(&format!(
-        "atta: gpu: {}, {}: {} of {} layers and the head, {}",
-        one_line(&info.name),
-        info.interface,
-        plan.share.n_layers,
-        plan.n_layers,
-        bytes(plan.bytes)
-    ));
-    let pool = options.open_pool()?;
-    let max_bytes = flags.gpu_budget.unwrap_or(u64::MAX);
-    let kernels = options.kernels()?;
-    let threads = Arc::clone(&pool);
-    let backend = GpuBackend::new(Box::new(opener), kernels, threads, plan.share, max_bytes);
-    let backend = backend.map_err(failed)?;
-    Ok(LoadOptions {
-        backend: Some(Arc::new(backend)),
-        pool: Some(pool),
-        ..options
-    })
 }
 
 fn failed(error: atta_gpu::Error) -> Failure {

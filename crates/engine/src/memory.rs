@@ -182,9 +182,11 @@ impl SessionNeeds<'_> {
             session::output_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
         let drafts = session::logits_bytes(self.spec).saturating_mul(options.n_draft as u64);
         let adapters = self.adapters.bytes(self.spec, options.n_batch);
-        [needs.activations, adapters, outputs, drafts, self.spare]
+        let weights = self.footprint.weights_beside();
+        [needs.activations, weights, adapters, outputs, drafts]
             .into_iter()
             .fold(needs.state, u64::saturating_add)
+            .saturating_add(self.spare)
     }
 
     /// Acceptable sessions, best first: with smaller batches, then with smaller KV types, then with

@@ -92,6 +92,24 @@ macro_rules! tensor_type {
 tensor_types!(tensor_type);
 
 impl TensorType {
+    /// Where the f16 factors of a block are, in bytes: its scale and, if there is one, what
+    /// multiplies its minima, or its minimum. None where scales are of another type, or divided
+    /// among others.
+    pub fn f16_factors(self) -> &'static [usize] {
+        match self {
+            Self::Q2_K => &[80, 82],
+            Self::Q3_K => &[108],
+            Self::Q4_1 | Self::Q5_1 | Self::Q4_K | Self::Q5_K => &[0, 2],
+            Self::QSF2 | Self::QSF3 | Self::QSF4 => &[0, 2],
+            Self::Q6_K => &[208],
+            Self::TQ1_0 => &[52],
+            Self::TQ2_0 => &[64],
+            Self::IQ1_M | Self::MXFP4 | Self::NVFP4 => &[],
+            _ if self.block_len() == 1 => &[],
+            _ => &[0],
+        }
+    }
+
     /// Weights that rows are multiples of: those of a block, or of the smallest one where rows may
     /// end in a shorter block.
     pub fn row_unit(self) -> usize {

@@ -4,154 +4,29 @@
 //! It knows how a model is divided, and no layer. The engine binds and counts the first part only;
 //! the other one is read once from the same files, when the first executor is opened.
 
-use crate::{
-    Budgets, Error, GpuExecutor, GpuKind, GpuWeights, PartFiles, SharedHost, WeightFormat,
-    check_support,
-};
-use atta_formats::{Directory, TensorInfo};
+mod last_part;
+
+use crate::gpus::{GPU_ACTIVATIONS, GPU_STATE, GPU_WEIGHTS};
+use crate::{Budgets, Error, GpuExecutor, GpuPlan, GpuWeights, OpenGpu, PartFiles};
 use atta_kernels::{Kernels, Pool};
 use atta_model::spec::ModelSpec;
 use atta_model::{
     Backend, Chain, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize,
-    Footprint, KvType, Model, Share, arch,
+    Footprint, Model, Share,
 };
 use atta_store::{Budget, BudgetItem};
+use last_part::LastPart;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How a model is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuShare {
-    /// The last layers, which run on the GPU with the head.
-    pub n_layers: usize,
-}
-
-impl GpuShare {
-    /// The layers before, and the embedding.
-    pub fn on_cpu(self, spec: &ModelSpec) -> Share {
-        Share {
-            layers: 0..self.first(spec),
-            embed: true,
-            head: false,
-        }
-    }
-
-    /// The last layers, and the head.
-    pub fn on_gpu(self, spec: &ModelSpec) -> Share {
-        Share {
-            layers: self.first(spec)..spec.layers.len(),
-            embed: false,
-            head: true,
-        }
-    }
-
-    fn first(self, spec: &ModelSpec) -> usize {
-        spec.layers.len().saturating_sub(self.n_layers)
-    }
-
-    /// Checks that a model can be divided so, and that GPUs can run their part.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`], and layers that read those of the other part.
-    pub fn check(self, spec: &ModelSpec, kv: KvType, directory: &Directory) -> Result<(), Error> {
-        let part = self.on_gpu(spec);
-        check_support(spec, &part, kv, directory)?;
-        Ok(spec.check_separable(&part.layers)?)
-    }
-}
-
-/// What a user wants to lie on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GpuWish {
-    /// The last layers; `None`: as many as fit.
-    pub n_layers: Option<usize>,
-    /// Memory on the GPU; `None`: no limit but its own.
-    pub max_bytes: Option<u64>,
-}
-
-/// A model that is divided, before anything of it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuPlan {
-    /// Layers on the GPU.
-    pub share: GpuShare,
-    /// Layers of the model.
-    pub n_layers: usize,
-    /// Memory on the GPU, as the file's tensors and the executor say.
-    pub bytes: u64,
-}
-
-impl GpuPlan {
-    /// Divides the model of a file as a user wants it; `size` is that of an executor.
-    ///
-    /// # Errors
-    /// A file of no model that is known, [`Error::Unsupported`], more layers than there are.
-    pub fn of(
-        directory: &Directory,
-        wish: &GpuWish,
-        size: impl FnOnce(&ModelSpec) -> ExecutorSize,
-    ) -> Result<Self, Error> {
-        let spec = arch::lower(directory.metadata())?;
-        let size = size(&spec);
-        let n_layers = spec.layers.len();
-        if let Some(n) = wish.n_layers.filter(|&n| n > n_layers) {
-            let what = format!("{n} layers of a model of {n_layers}");
-            return Err(ModelError::Options(what).into());
-        }
-        let sizes = PlanSizes {
-            directory,
-            spec: &spec,
-            size: &size,
-        };
-        let fits = |n: &usize| wish.max_bytes.is_none_or(|most| sizes.bytes(*n) <= most);
-        let share = GpuShare {
-            n_layers: match wish.n_layers {
-                Some(n) => n,
-                None => (0..=n_layers).rev().find(fits).unwrap_or(0),
-            },
-        };
-        share.check(&spec, size.kv, directory)?;
-        Ok(Self {
-            share,
-            n_layers,
-            bytes: sizes.bytes(share.n_layers),
-        })
-    }
-}
-
-/// The sizes of a model and an executor.
-struct PlanSizes<'a> {
-    directory: &'a Directory,
-    spec: &'a ModelSpec,
-    size: &'a ExecutorSize,
-}
-
-impl PlanSizes<'_> {
-    /// Memory of the last `n` layers and the head, and of their state and activations.
-    fn bytes(&self, n: usize) -> u64 {
-        let part = GpuShare { n_layers: n }.on_gpu(self.spec);
-        let tensors = part.tensors(self.spec, self.directory);
-        let weights: u64 = tensors.iter().flatten().map(|t| bytes_of(t)).sum();
-        let size = ExecutorSize {
-            part: Some(part),
-            ..self.size.clone()
-        };
-        let executor = GpuExecutor::executor_bytes(self.spec, &size).unwrap_or_default();
-        let both = executor.state.saturating_add(executor.activations);
-        weights.saturating_add(both)
-    }
-}
-
-/// Bytes of a tensor on a GPU, where some formats take more than in a file.
-fn bytes_of(tensor: &TensorInfo) -> u64 {
-    let n = tensor.shape.n_elements();
-    let d_in = tensor.shape.dims().last().copied().unwrap_or(1).max(1);
-    match WeightFormat::of(tensor.ty) {
-        Some(format) if d_in < n => 4 * format.row_words(d_in as usize) as u64 * (n / d_in),
-        _ => 4 * n,
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Opens a GPU, once more after it was lost.
-pub type Opener = Box<dyn Fn() -> Result<SharedHost, Error> + Send + Sync>;
+pub type Opener = Box<dyn Fn() -> Result<OpenGpu, Error> + Send + Sync>;
+
+/// Is told why a GPU is given up.
+pub type OnFallback = Box<dyn Fn(&ModelError) + Send + Sync>;
+
+/// How long a loss counts.
+const LOSS_PERIOD: Duration = Duration::from_secs(600);
 
 /// Creates executors whose last layers run on a GPU.
 #[derive(Clone, Debug)]
@@ -159,23 +34,26 @@ pub struct GpuBackend(Arc<Divided>);
 
 struct Divided {
     open: Opener,
+    on_fallback: OnFallback,
     /// Whether what lies on the GPU takes memory of this machine.
     shares_memory: bool,
     cpu: CpuBackend,
-    isa: &'static str,
-    share: GpuShare,
-    max_bytes: u64,
+    kernels: Kernels,
+    pool: Arc<Pool>,
+    plan: GpuPlan,
     placed: Mutex<Placed>,
 }
 
-/// The host in use, the account of its memory, and the weights of the model there.
+/// The GPU in use, and the weights of the model there.
 struct Placed {
-    host: SharedHost,
-    budget: Budget,
-    weights: Option<Arc<GpuWeights>>,
+    gpu: OpenGpu,
+    lent: Option<Lent>,
+    /// When weights were lost.
+    losses: Vec<Instant>,
 }
 
 /// Weights, and where executors beside them are counted.
+#[derive(Clone)]
 struct Lent {
     weights: Arc<GpuWeights>,
     budget: Budget,
@@ -185,14 +63,15 @@ impl std::fmt::Debug for Divided {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Divided")
             .field("cpu", &self.cpu)
-            .field("share", &self.share)
+            .field("plan", &self.plan)
             .finish_non_exhaustive()
     }
 }
 
 impl GpuBackend {
     /// Runs the first layers with these kernels and threads, and the others on the GPU that `open`
-    /// opens, in `max_bytes` of its memory.
+    /// opens. When that is lost twice in ten minutes, or cannot be opened again, the CPU runs all
+    /// layers of the executor, and `on_fallback` is told why.
     ///
     /// # Errors
     /// Those of `open`.
@@ -200,108 +79,96 @@ impl GpuBackend {
         open: Opener,
         kernels: Kernels,
         pool: Arc<Pool>,
-        share: GpuShare,
-        max_bytes: u64,
+        plan: GpuPlan,
+        on_fallback: OnFallback,
     ) -> Result<Self, Error> {
-        let host = open()?;
-        let shares_memory = match host.info().kind {
-            GpuKind::Integrated | GpuKind::Software => true,
-            GpuKind::Discrete | GpuKind::Virtual | GpuKind::Unknown => false,
-        };
-        let placed = Placed {
-            host,
-            budget: Budget::limited(max_bytes),
-            weights: None,
-        };
+        let gpu = open()?;
         Ok(Self(Arc::new(Divided {
             open,
-            shares_memory,
-            cpu: CpuBackend::new(kernels, pool),
-            isa: kernels.isa(),
-            share,
-            max_bytes,
-            placed: Mutex::new(placed),
+            on_fallback,
+            shares_memory: gpu.host.info().shares_memory(),
+            cpu: CpuBackend::new(kernels, Arc::clone(&pool)),
+            kernels,
+            pool,
+            plan,
+            placed: Mutex::new(Placed {
+                gpu,
+                lent: None,
+                losses: Vec::new(),
+            }),
         })))
     }
 }
 
-impl Divided {
-    /// The weights of the part on the GPU, which are read with the first executor, and again where
-    /// `lost` are those that were there.
-    fn weights(
-        &self,
-        model: &Model,
-        ram: &Budget,
-        lost: Option<&Arc<GpuWeights>>,
-    ) -> Result<Lent, Error> {
-        let mut placed = self.placed();
-        let is_lost = |there: &Arc<GpuWeights>| lost.is_some_and(|lost| Arc::ptr_eq(lost, there));
-        match &placed.weights {
-            Some(weights) if !is_lost(weights) => {
-                return Ok(Lent {
-                    weights: Arc::clone(weights),
-                    budget: placed.budget.clone(),
-                });
-            }
-            // The old weights are gone, and so is their account.
-            Some(_) => {
-                placed.weights = None;
-                placed.host = (self.open)()?;
-                placed.budget = Budget::limited(self.max_bytes);
-            }
-            None => {}
+impl Placed {
+    /// Notes that weights are lost, unless another executor has done so; how often that happened
+    /// of late.
+    fn lose(&mut self, weights: &Arc<GpuWeights>) -> usize {
+        let is_it = |lent: &mut Lent| Arc::ptr_eq(&lent.weights, weights);
+        if self.lent.take_if(is_it).is_some() {
+            self.losses.push(Instant::now());
         }
+        self.losses.retain(|loss| loss.elapsed() < LOSS_PERIOD);
+        self.losses.len()
+    }
+}
+
+impl Divided {
+    /// The weights of the part on the GPU, which are read with the first executor, and again after
+    /// they were lost.
+    fn weights(&self, model: &Model, ram: &Budget) -> Result<Lent, Error> {
+        let mut placed = self.placed();
+        if let Some(lent) = &placed.lent {
+            return Ok(lent.clone());
+        }
+        if placed.gpu.host.is_lost() {
+            placed.gpu = (self.open)()?;
+        }
+        let OpenGpu { host, budget } = &placed.gpu;
+        let budget = match self.shares_memory {
+            true => Budget::within(&[budget, ram]),
+            false => Budget::within(&[budget]),
+        };
         let spec = model.spec();
         let of = PartFiles {
             spec,
-            part: &self.share.on_gpu(spec),
+            part: &self.plan.share.on_gpu(spec),
             files: model.weights().files(),
         };
-        let budgets = Budgets {
-            ram,
-            gpu: &placed.budget,
-        };
-        let uploaded = Arc::new(GpuWeights::upload(&placed.host, &of, &budgets)?);
-        placed.weights = Some(Arc::clone(&uploaded));
-        Ok(Lent {
-            weights: uploaded,
-            budget: placed.budget.clone(),
-        })
+        let budgets = Budgets { ram, gpu: &budget };
+        let weights = Arc::new(GpuWeights::upload(host, &of, &budgets)?);
+        let lent = Lent { weights, budget };
+        placed.lent = Some(lent.clone());
+        Ok(lent)
     }
 
     fn placed(&self) -> MutexGuard<'_, Placed> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An executor of the part on the GPU.
-    fn last_part(&self, lent: &Lent, size: &ExecutorSize) -> Result<Box<dyn Executor>, Error> {
-        let weights = Arc::clone(&lent.weights);
-        Ok(Box::new(GpuExecutor::new(
-            weights,
-            size,
-            &lent.budget,
-            self.isa,
-        )?))
-    }
-
     fn sizes(&self, spec: &ModelSpec, size: &ExecutorSize) -> [ExecutorSize; 2] {
-        [self.share.on_cpu(spec), self.share.on_gpu(spec)].map(|part| ExecutorSize {
+        let share = self.plan.share;
+        [share.on_cpu(spec), share.on_gpu(spec)].map(|part| ExecutorSize {
             part: Some(part),
             ..size.clone()
         })
+    }
+
+    /// Memory of an executor on the GPU; a size that is refused is an error when it is opened.
+    fn bytes_there(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
+        let [_, last] = self.sizes(spec, size);
+        GpuExecutor::executor_bytes(spec, &last).unwrap_or_default()
     }
 }
 
 impl Footprint for GpuBackend {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
-        let [first, last] = self.0.sizes(spec, size);
+        let [first, _] = self.0.sizes(spec, size);
         let here = self.0.cpu.executor_bytes(spec, &first);
-        // A size that is refused is an error when the executor is opened.
-        let there = GpuExecutor::executor_bytes(spec, &last);
-        let there = there
-            .ok()
-            .filter(|_| self.0.shares_memory)
-            .unwrap_or_default();
+        let there = match self.0.shares_memory {
+            true => self.0.bytes_there(spec, size),
+            false => ExecutorBytes::default(),
+        };
         let between = Chain::bytes(spec, size);
         ExecutorBytes {
             state: here.state.saturating_add(there.state),
@@ -313,11 +180,31 @@ impl Footprint for GpuBackend {
     }
 
     fn part(&self, spec: &ModelSpec) -> Share {
-        self.0.share.on_cpu(spec)
+        self.0.plan.share.on_cpu(spec)
+    }
+
+    fn weights_beside(&self) -> u64 {
+        let is_counted = self.0.placed().lent.is_some();
+        match self.0.shares_memory && !is_counted {
+            true => self.0.plan.weight_bytes,
+            false => 0,
+        }
+    }
+
+    fn planned_elsewhere(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<BudgetItem> {
+        let executor = self.0.bytes_there(spec, size);
+        let item = |name, bytes| BudgetItem { name, bytes };
+        vec![
+            item(GPU_WEIGHTS, self.0.plan.weight_bytes),
+            item(GPU_STATE, executor.state),
+            item(GPU_ACTIVATIONS, executor.activations),
+        ]
     }
 
     fn items_elsewhere(&self) -> Vec<BudgetItem> {
-        self.0.placed().budget.items()
+        let placed = self.0.placed();
+        let lent = placed.lent.as_ref();
+        lent.map_or_else(Vec::new, |lent| lent.budget.items())
     }
 }
 
@@ -335,16 +222,13 @@ impl Backend for GpuBackend {
                 "a part of a model whose last layers are on a GPU".to_owned(),
             ));
         }
-        let [first, last_size] = inner.sizes(&spec, size);
-        let mut lent = inner.weights(&model, budget, None)?;
+        let [first, last] = inner.sizes(&spec, size);
+        let lent = inner.weights(&model, budget)?;
         let first = inner.cpu.open(Arc::clone(&model), &first, budget)?;
-        let last = inner.last_part(&lent, &last_size)?;
+        let mut part = LastPart::new(Arc::clone(inner), model, last, budget.clone());
+        let last = part.with_weights(lent)?;
         let chain = Chain::new(spec, size, vec![first, last], budget)?;
-        let inner = Arc::clone(inner);
-        let budget = budget.clone();
-        Ok(Box::new(chain.recovering(Box::new(move || {
-            lent = inner.weights(&model, &budget, Some(&lent.weights))?;
-            Ok(inner.last_part(&lent, &last_size)?)
-        }))))
+        let reopen = move |loss: &ModelError| part.reopen(loss);
+        Ok(Box::new(chain.recovering(Box::new(reopen))))
     }
 }

@@ -53,7 +53,7 @@ impl Bindings {
 }
 
 /// One run of a kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// The kernel.
     pub pipeline: PipelineId,
@@ -102,11 +102,23 @@ pub struct HostInfo {
     pub subgroup: [u32; 2],
 }
 
+impl HostInfo {
+    /// Whether what lies on it takes memory of this machine.
+    pub fn shares_memory(&self) -> bool {
+        match self.kind {
+            GpuKind::Integrated | GpuKind::Software => true,
+            GpuKind::Discrete | GpuKind::Virtual | GpuKind::Unknown => false,
+        }
+    }
+}
+
 /// Counters of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GpuStats {
     /// Command buffers.
     pub submits: u64,
+    /// Those of them that were recorded while the device computed the one before.
+    pub ahead: u64,
     /// Times that the CPU waited for the device.
     pub waits: u64,
     /// Runs of kernels.
@@ -165,6 +177,13 @@ pub trait Host {
     /// [`Error::Refused`] by the driver's validation, [`Error::DeviceLost`].
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error>;
 
+    /// Records kernels while the device computes. If the next submission has the same ones, it
+    /// runs them with the contents that buffers have then, and the device waits less. A host may
+    /// ignore it.
+    fn record_ahead(&mut self, dispatches: &[Dispatch]) {
+        let _ = dispatches;
+    }
+
     /// Gives the device up, which looks to all that use it like a reset by the driver.
     fn destroy(&mut self);
 
@@ -214,6 +233,11 @@ impl SharedHost {
     /// The adapter.
     pub fn info(&self) -> HostInfo {
         self.lock().info().clone()
+    }
+
+    /// Whether the device is lost, as far as it is known.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.lock().submit(&[]), Err(Error::DeviceLost(_)))
     }
 
     /// The counters.

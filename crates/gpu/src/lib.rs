@@ -25,6 +25,8 @@
 //!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
+//! - [`Gpus`] opens each GPU once for all models; a [`Trial`] tells whether one is faster than the
+//!   CPU.
 //! - [`check_support`] says what a model needs and kernels lack.
 //! - [`self_test`] compares a host with atta-kernels.
 
@@ -35,12 +37,15 @@ mod arena;
 mod attention;
 mod backend;
 mod blocks;
+mod cpu_part;
 mod error;
 mod executor;
 mod experts;
 mod format;
+mod gpus;
 mod heads;
 mod host;
+mod plan;
 mod product;
 mod quantize;
 mod samples;
@@ -48,12 +53,13 @@ mod self_test;
 mod shader;
 mod sum;
 mod support;
+mod trial;
 mod weights;
 
 pub use acts::ActLayout;
 pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
-pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish, Opener};
+pub use backend::{GpuBackend, OnFallback, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
 pub use error::Error;
 pub use executor::GpuExecutor;
@@ -61,16 +67,19 @@ pub use experts::{
     Combine, EXPERTS_MAX, ExpertProduct, GroupSlots, ROUTES_MAX, Route, RouteGating, RouteGroups,
 };
 pub use format::WeightFormat;
+pub use gpus::{Gpus, OpenGpu};
 pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use host::NativeHost;
 pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
 };
+pub use plan::{GpuPlan, GpuShare, GpuWish};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
 pub use sum::{AddNormed, Normed};
 pub use support::check_support;
+pub use trial::{Trial, TrialResult, TrialTimes};
 pub use weights::{Budgets, GpuWeights, PartFiles};

@@ -1,4 +1,5 @@
-//! Inputs of the self-test: random numbers, and weights of every format with sensible scales.
+//! Inputs of the self-test and of trials: random numbers, and weights of every format with
+//! sensible scales.
 
 use crate::WeightFormat;
 use atta_formats::TensorType;
@@ -69,25 +70,11 @@ impl Samples {
             // The top nibbles of four words are an f16.
             TensorType::IQ1_M => block[55] = 0x20 | block[55] & 15,
             _ => {
-                for &at in halves_at(ty) {
+                for &at in ty.f16_factors() {
                     let scale = f32_to_f16(0.01 * (1.5 + self.float()));
                     block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
                 }
             }
         }
-    }
-}
-
-/// Where the f16 of a block are.
-fn halves_at(ty: TensorType) -> &'static [usize] {
-    match ty {
-        TensorType::Q2_K => &[80, 82],
-        TensorType::Q3_K => &[108],
-        TensorType::Q4_1 | TensorType::Q5_1 | TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
-        TensorType::QSF2 | TensorType::QSF3 | TensorType::QSF4 => &[0, 2],
-        TensorType::Q6_K => &[208],
-        TensorType::TQ1_0 => &[52],
-        TensorType::TQ2_0 => &[64],
-        _ => &[0],
     }
 }

@@ -5,6 +5,7 @@
 //! packed on the way, so that the weights on the GPU never lie in the memory of the CPU as a whole.
 
 use crate::executor::OwnBuffer;
+use crate::gpus::GPU_WEIGHTS;
 use crate::{ArenaPlan, Error, MatrixShape, SharedHost, Slice, WeightFormat, upload_rows};
 use atta_model::spec::ModelSpec;
 use atta_model::{BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share};
@@ -96,7 +97,7 @@ impl GpuWeights {
         )?;
         let mut plan = ArenaPlan::new(host.info().buffer_bytes.min(ARENA_BYTES));
         let matrices = place(&source, part, &mut plan)?;
-        let memory = gpu.reserve("gpu weights", plan.bytes().sum());
+        let memory = gpu.reserve(GPU_WEIGHTS, plan.bytes().sum());
         let memory = memory.map_err(store)?;
         let made = plan.bytes().map(|bytes| OwnBuffer::new(host, bytes));
         let mut this = Self {

@@ -15,8 +15,13 @@ fn main() -> std::process::ExitCode {
 }
 
 #[cfg(feature = "native")]
+#[path = "drivers/mutations.rs"]
+mod mutations;
+
+#[cfg(feature = "native")]
 mod native {
-    use atta_gpu::{CASES, Error, GpuStats, Host, NativeHost, Shader};
+    use crate::mutations::are_found;
+    use atta_gpu::{Bindings, CASES, CopyBlocks, Error, GpuStats, Host, NativeHost, Shader};
     use std::process::ExitCode;
 
     /// A thing that a driver must do besides computing.
@@ -25,7 +30,7 @@ mod native {
         check: fn(&mut NativeHost),
     }
 
-    const DUTIES: [Duty; 4] = [
+    const DUTIES: [Duty; 6] = [
         Duty {
             name: "bytes come back as they were written",
             check: bytes_come_back,
@@ -37,6 +42,14 @@ mod native {
         Duty {
             name: "a kernel is compiled once",
             check: kernels_are_compiled_once,
+        },
+        Duty {
+            name: "kernels recorded ahead run if they are submitted next, with the contents of then",
+            check: ahead_is_as_good,
+        },
+        Duty {
+            name: "kernels that are wrong on purpose are found",
+            check: are_found,
         },
         Duty {
             name: "a destroyed device is lost at every call",
@@ -132,6 +145,41 @@ mod native {
         let before = host.stats().pipelines;
         assert_eq!(host.pipeline(&Shader::quantize()).unwrap(), first);
         assert_eq!(host.stats().pipelines, before);
+    }
+
+    fn ahead_is_as_good(host: &mut NativeHost) {
+        let pipeline = host.pipeline(&Shader::copy_blocks()).unwrap();
+        let buffers = [0; 5].map(|_| host.buffer(1024).unwrap());
+        let [weights, kv, tables, acts, values] = buffers;
+        let copy = CopyBlocks {
+            pairs: 0,
+            n_pairs: 1,
+            block_words: 4,
+        };
+        let bindings = Bindings {
+            weights,
+            kv,
+            tables,
+            acts,
+            values,
+        };
+        let dispatch = copy.dispatch(pipeline, bindings);
+        host.record_ahead(&[dispatch]);
+        // It copies the bytes of that moment when it runs, to where the tables say then.
+        host.write(kv, 0, &[7; 16]).unwrap();
+        let words = [0u32, 8].map(u32::to_le_bytes).concat();
+        host.write(tables, 0, &words).unwrap();
+        let before = host.stats().ahead;
+        host.submit(&[dispatch]).unwrap();
+        assert_eq!(host.stats().ahead, before + 1);
+        let mut out = [0; 16];
+        host.read(kv, 32, &mut out).unwrap();
+        assert_eq!(out, [7; 16]);
+        // Other kernels are recorded when they are submitted.
+        host.record_ahead(&[dispatch]);
+        host.submit(&[dispatch, dispatch]).unwrap();
+        assert_eq!(host.stats().ahead, before + 1);
+        buffers.into_iter().for_each(|buffer| host.free(buffer));
     }
 
     /// The last duty: nothing works afterwards.

@@ -3,19 +3,21 @@
 use std::path::Path;
 
 use atta_gpu::{GpuPlan, GpuWish};
-use atta_model::{ExecutorSize, KvType};
+use atta_model::{ExecutorSize, KvType, arch};
 use atta_store::ModelFiles;
 
 fn plan(name: &str, wish: &GpuWish) -> Result<GpuPlan, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
     let files = ModelFiles::open(&folder.join(format!("{name}.gguf"))).unwrap();
-    let size = |_: &_| ExecutorSize {
+    let size = ExecutorSize {
         n_ctx: 64,
         n_batch: 8,
         kv: KvType::F16,
         ..ExecutorSize::default()
     };
-    GpuPlan::of(files.directory(), wish, size).map_err(|error| error.to_string())
+    let spec = arch::lower(files.directory().metadata()).unwrap();
+    let plan = GpuPlan::of(&spec, files.directory(), wish, &size);
+    plan.map_err(|error| error.to_string())
 }
 
 #[test]

@@ -94,24 +94,9 @@ impl Random {
     }
 }
 
-/// Where the f16 of a block are: `d` and, if there is one, `dmin` or `m`.
-fn halves_at(ty: TensorType) -> &'static [usize] {
-    match ty {
-        TensorType::Q2_K => &[80, 82],
-        TensorType::Q3_K => &[108],
-        TensorType::Q4_1 | TensorType::Q5_1 | TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
-        TensorType::QSF2 | TensorType::QSF3 | TensorType::QSF4 => &[0, 2],
-        TensorType::Q6_K => &[208],
-        TensorType::TQ1_0 => &[52],
-        TensorType::TQ2_0 => &[64],
-        TensorType::IQ1_M | TensorType::MXFP4 | TensorType::NVFP4 => &[],
-        _ => &[0],
-    }
-}
-
 /// Whether blocks have minima, which the second of the scales multiplies.
 pub(crate) fn has_mins(ty: TensorType) -> bool {
-    halves_at(ty).len() == 2
+    ty.f16_factors().len() == 2
 }
 
 /// The power of two that makes weights of the integers of a block.
@@ -137,7 +122,11 @@ pub(crate) struct Scales {
 /// The scales of a block.
 pub(crate) fn scales(ty: TensorType, block: &[u8]) -> Scales {
     let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
-    let half = |i: usize| halves_at(ty).get(i).map_or(0.0, |&at| f16_to_f32(word(at)));
+    let half = |i: usize| {
+        ty.f16_factors()
+            .get(i)
+            .map_or(0.0, |&at| f16_to_f32(word(at)))
+    };
     let d = match ty {
         TensorType::MXFP4 => 2f64.powi(i32::from(block[0]) - 128) as f32,
         TensorType::IQ1_M => f16_to_f32((0..4).map(|i| word(48 + 2 * i) >> 12 << (4 * i)).sum()),
@@ -173,7 +162,7 @@ pub(crate) fn set_scales(ty: TensorType, block: &mut [u8], [d, second]: [f32; 2]
             block[..4].fill(nearest.expect("a scale"));
         }
         _ => {
-            for (&at, value) in halves_at(ty).iter().zip([d, second]) {
+            for (&at, value) in ty.f16_factors().iter().zip([d, second]) {
                 block[at..at + 2].copy_from_slice(&f32_to_f16(value).to_le_bytes());
             }
         }

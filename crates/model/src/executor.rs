@@ -1,5 +1,5 @@
-//! Backend and executor: the interface between the engine and what computes. The CPU is the only
-//! backend so far; GPUs and rings of machines come later.
+//! Backend and executor: the interface between the engine and what computes: the CPU, a GPU beside
+//! it, or a ring of machines.
 //!
 //! The traits are coarse on purpose: a backend runs a range of layers for a whole batch and owns
 //! the state of the sequences, which may live on a GPU or on another machine. There is no trait for
@@ -150,6 +150,18 @@ pub trait Footprint: Send + Sync {
     /// Whether its executors keep recurrent states for [`ExecutorSize::n_draft`].
     fn keeps_draft_states(&self) -> bool {
         false
+    }
+
+    /// Bytes of weights that its executors will take in the memory of this machine, besides those
+    /// that it binds here: a GPU may have no memory of its own.
+    fn weights_beside(&self) -> u64 {
+        0
+    }
+
+    /// Memory that its executors will have elsewhere, such as on a GPU, by purpose.
+    fn planned_elsewhere(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<BudgetItem> {
+        let _ = (spec, size);
+        Vec::new()
     }
 
     /// Memory that its executors have elsewhere, such as on a GPU, by purpose.

@@ -16,6 +16,8 @@ struct Account {
     /// The most bytes that may be reserved.
     limit: u64,
     items: Vec<BudgetItem>,
+    /// The accounts that count the same reservations.
+    outer: Vec<Budget>,
 }
 
 /// One line of the memory table.
@@ -38,10 +40,19 @@ impl Budget {
         Self::new(limit)
     }
 
+    /// A budget whose reservations are made in these, too, such as for one of several models on a
+    /// GPU.
+    pub fn within(outer: &[&Self]) -> Self {
+        let budget = Self::unlimited();
+        budget.account().outer = outer.iter().map(|&outer| outer.clone()).collect();
+        budget
+    }
+
     fn new(limit: u64) -> Self {
         Self(Arc::new(Mutex::new(Account {
             limit,
             items: Vec::new(),
+            outer: Vec::new(),
         })))
     }
 
@@ -55,6 +66,9 @@ impl Budget {
     /// # Errors
     /// [`Error::OverBudget`] if the limit would be exceeded; nothing is reserved then.
     pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
+        let outer = self.outer();
+        let outer = outer.iter().map(|outer| outer.reserve(name, bytes));
+        let outer = outer.collect::<Result<_, _>>()?;
         let mut account = self.account();
         let used = account.used();
         let limit = account.limit;
@@ -75,6 +89,7 @@ impl Budget {
             budget: self.clone(),
             name,
             bytes,
+            _outer: outer,
         })
     }
 
@@ -90,13 +105,19 @@ impl Budget {
 
     /// Bytes that can still be reserved.
     pub fn left(&self) -> u64 {
+        let outer = self.outer().iter().map(Self::left).min();
         let account = self.account();
-        account.limit.saturating_sub(account.used())
+        let left = account.limit.saturating_sub(account.used());
+        left.min(outer.unwrap_or(u64::MAX))
     }
 
     /// The most bytes that can be reserved in all.
     pub fn limit(&self) -> u64 {
         self.account().limit
+    }
+
+    fn outer(&self) -> Vec<Self> {
+        self.account().outer.clone()
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
@@ -116,6 +137,7 @@ pub struct Reservation {
     budget: Budget,
     name: &'static str,
     bytes: u64,
+    _outer: Vec<Reservation>,
 }
 
 impl Reservation {
@@ -170,6 +192,20 @@ mod tests {
         assert_eq!(budget.used(), 5);
         drop(b);
         assert!(budget.items().is_empty());
+    }
+
+    #[test]
+    fn a_budget_within_others_reserves_in_all_or_in_none() {
+        let [ram, gpu] = [Budget::limited(100), Budget::limited(50)];
+        let both = Budget::within(&[&ram, &gpu]);
+        assert_eq!(both.left(), 50);
+        let held = both.reserve("gpu weights", 40).unwrap();
+        let used = || [&ram, &gpu, &both].map(Budget::used);
+        assert_eq!(used(), [40; 3]);
+        assert!(both.reserve("gpu kv cache", 20).is_err());
+        assert_eq!(used(), [40; 3]);
+        drop(held);
+        assert_eq!(used(), [0; 3]);
     }
 
     #[test]

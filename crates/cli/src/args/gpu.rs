@@ -10,17 +10,18 @@ use super::value;
 #[command(next_help_heading = "GPU")]
 pub(crate) struct GpuFlags {
     /// Run the last layers and the head on a GPU: its number or a part of its name, as `atta doctor
-    /// --gpu` shows them; auto: the best one, or the CPU alone, with the reason, if there is none
-    /// or kernels lack what the model needs; off: the CPU alone [default: off]
+    /// --gpu` shows them; auto: the best one if it is faster than the CPU, which a few layers of
+    /// the model are measured for, else the CPU alone, with the reason; off: the CPU alone
+    /// [default: off]
     #[cfg(any(feature = "gpu", feature = "cli-extras"))]
     #[arg(long, value_name = "auto|off|INDEX|NAME")]
     pub(crate) gpu: Option<String>,
     /// Number of layers on the GPU, the last ones of the model; auto: all, or as many as
-    /// --gpu-budget has room for [default: auto]
+    /// --gpu-budget or the GPU has room for [default: auto]
     #[cfg(any(feature = "gpu", feature = "cli-extras"))]
     #[arg(long, value_name = "N|auto", requires = "gpu", value_parser = layers)]
     pub(crate) gpu_layers: Option<GpuLayers>,
-    /// Memory limit on the GPU, such as 6G [default: what the driver grants]
+    /// Memory limit on the GPU for all models, such as 6G [default: what the driver grants]
     #[cfg(any(feature = "gpu", feature = "cli-extras"))]
     #[arg(long, value_name = "SIZE", requires = "gpu", value_parser = value::size_or_0)]
     pub(crate) gpu_budget: Option<u64>,

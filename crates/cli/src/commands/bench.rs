@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::{
     args::{GpuFlags, ModelArg, ModelFlags, RingFlags, extra_help, ring::RingAim, value},
     failure::{Failure, one_line},
-    gpu, json, load,
+    gpu::GpuPlanner,
+    json, load,
     output::Stdout,
     progress::Progress,
     report::{bytes, spec_line, weights_name},
@@ -105,12 +106,13 @@ const MAX_REPETITIONS: usize = 10_000;
 
 pub(super) fn run(args: BenchArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("bench")?;
+    let gpus = GpuPlanner::new(1);
     let mut runs = Vec::new();
     let mut last = None;
     for flags in thread_counts(&args) {
         // Two models might not fit into memory.
         drop(last.take());
-        let (engine, report) = measure(&args, &flags)?;
+        let (engine, report) = measure(&args, &flags, &gpus)?;
         runs.push((engine.pool().n_threads(), report));
         last = Some(engine);
     }
@@ -153,12 +155,16 @@ fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
     }
 }
 
-fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
+fn measure(
+    args: &BenchArgs,
+    flags: &ModelFlags,
+    gpus: &GpuPlanner,
+) -> Result<(Engine, BenchReport), Failure> {
     let model = args.model.as_deref();
     let options = options(args)?;
     let load_options = load::options(model, flags, options.session.clone())?;
     let (load_options, _) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
-    let load_options = gpu::plan(model, &args.gpu, load_options)?;
+    let load_options = gpus.plan(model, &args.gpu, load_options)?;
     let engine = load::engine(model, &load_options)?;
     let mut progress = Progress::new();
     let n_threads = engine.pool().n_threads();

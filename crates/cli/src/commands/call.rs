@@ -16,7 +16,7 @@ use crate::{
     conversation,
     failure::Failure,
     generation_printer::GenerationPrinter,
-    gpu,
+    gpu::GpuPlanner,
     input::{self, TextLimit, TextSource},
     interrupt::Interrupt,
     load, report, ring,
@@ -95,7 +95,7 @@ fn prepare(
     let drafts = OpenDrafts::open(&args.speculation, &args.model_flags)?;
     let options = drafts.beside(model, options)?;
     let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, options)?;
-    let options = gpu::plan(model, &args.gpu, options)?;
+    let options = GpuPlanner::new(1).plan(model, &args.gpu, options)?;
     let engine = load::engine(model, &options)?;
     drafts.check(&engine)?;
     stats.loaded(&engine);

@@ -13,7 +13,8 @@ use crate::{
         value::{self, TokenSource},
     },
     failure::Failure,
-    gpu, input,
+    gpu::GpuPlanner,
+    input,
     inputs::InputFiles,
     interrupt::Interrupt,
     load,
@@ -64,7 +65,7 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     )?;
     let model = args.model.as_deref();
     let (options, _) = ring::plan(model, &args.ring, RingAim::Prompt, options)?;
-    let options = gpu::plan(model, &args.gpu, options)?;
+    let options = GpuPlanner::new(1).plan(model, &args.gpu, options)?;
     let engine = load::engine(model, &options)?;
     let tokens = match &args.tokens {
         TokenSource::File(path) => Some(path),

@@ -24,7 +24,7 @@ use crate::{
     constraint,
     failure::Failure,
     generation_printer::GenerationPrinter,
-    gpu,
+    gpu::GpuPlanner,
     input::{self, TextLimit, TextSource},
     inputs::InputFiles,
     interrupt::Interrupt,
@@ -123,7 +123,7 @@ impl Machines {
         match self {
             Self::Flags(ring, gpu) => {
                 let (options, ring) = ring::plan(model, ring, RingAim::Latency, options)?;
-                Ok((gpu::plan(model, gpu, options)?, ring))
+                Ok((GpuPlanner::new(1).plan(model, gpu, options)?, ring))
             }
             #[cfg(feature = "leap")]
             Self::Chain(master) => master.ring(options),

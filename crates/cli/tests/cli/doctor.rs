@@ -38,8 +38,10 @@ fn a_program_without_gpus_says_so() {
     assert!(error.contains("without GPUs"), "{error}");
     error_of(&atta(&["doctor", "--gpu", "--disk", "x"]), 2);
     let path = model("llama-plain.gguf");
-    let error = error_of(&atta(&["run", &path, "-p", "x", "--gpu", "auto"]), 2);
-    assert!(error.contains("without GPUs"), "{error}");
+    for args in [&["run", &path, "-p", "x"][..], &["inspect", &path]] {
+        let error = error_of(&atta(&[args, &["--gpu", "auto"]].concat()), 2);
+        assert!(error.contains("without GPUs"), "{error}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use atta_model::KvType;
+use atta_model::{Footprint, KvType};
 use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
@@ -34,6 +34,9 @@ pub struct MemoryPlan {
     pub kv: KvType,
     /// Private memory by purpose.
     pub items: Vec<BudgetItem>,
+    /// Memory elsewhere by purpose, such as on a GPU; one without memory of its own takes it from
+    /// the private memory, where it is counted, too.
+    pub elsewhere: Vec<BudgetItem>,
     /// Bytes of the file in the page cache, which the system may drop; 0 unless weights are mapped.
     pub mapped_bytes: u64,
     /// Bytes of streamed weights read per token, if the router chooses each expert with the same
@@ -74,8 +77,12 @@ impl MemoryPlan {
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let n_threads = options.threads.count();
-        let footprint = engine::default_footprint(n_threads);
-        let prepared = Prepared::new(path, open()?, options, &footprint, n_threads)?;
+        let on_cpu = engine::default_footprint(n_threads);
+        let footprint: &dyn Footprint = match &options.backend {
+            Some(backend) => &**backend,
+            None => &on_cpu,
+        };
+        let prepared = Prepared::new(path, open()?, options, footprint, n_threads)?;
         let Prepared {
             files,
             spec,
@@ -87,7 +94,7 @@ impl MemoryPlan {
         } = prepared;
         let needs = SessionNeeds {
             adapters: adapters.sizes(),
-            ..options.session_needs(&spec, &footprint, n_threads)
+            ..options.session_needs(&spec, footprint, n_threads)
         };
         let mapped_bytes = match outline.weights {
             WeightsAt::Mapped => {
@@ -125,6 +132,7 @@ impl MemoryPlan {
                 .into_iter()
                 .chain(items(&needs, &session, &sizes))
                 .collect(),
+            elsewhere: footprint.planned_elsewhere(&spec, &session.size()),
             mapped_bytes,
             read_bytes: if is(WeightsAt::Streamed) {
                 read_bytes
@@ -163,6 +171,7 @@ fn items(needs: &SessionNeeds<'_>, session: &Resolved, sizes: &ResidencyBytes) -
         ("pinned weights", sizes.pinned),
         ("read-ahead", sizes.ring),
         ("experts", sizes.experts),
+        ("gpu weights", needs.footprint.weights_beside()),
         ("logits", logits),
         ("kv cache", executor.state),
         ("activations", executor.activations),

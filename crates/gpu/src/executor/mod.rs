@@ -13,6 +13,7 @@ mod run;
 mod tables;
 mod vectors;
 
+use crate::gpus::{GPU_ACTIVATIONS, GPU_STATE};
 use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost};
 use atta_kernels::KvElem;
 use atta_model::spec::ModelSpec;
@@ -137,8 +138,8 @@ impl GpuExecutor {
         let bytes = Self::bytes(spec, &size, &layout);
         let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
         let memory = [
-            reserve("gpu kv cache", bytes.state)?,
-            reserve("gpu activations", bytes.activations)?,
+            reserve(GPU_STATE, bytes.state)?,
+            reserve(GPU_ACTIVATIONS, bytes.activations)?,
         ];
         let host = weights.host();
         let kernels = Arc::new(compile(&weights, &size)?);

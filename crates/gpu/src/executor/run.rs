@@ -11,6 +11,7 @@ use atta_model::{
     Batch, Error as ModelError, Executor, ExecutorInfo, Input, Observer, Output, Row, SeqId,
     SeqTable, Ticket, Want, admission,
 };
+use std::collections::HashSet;
 use std::io::Write;
 use std::ops::Range;
 
@@ -75,7 +76,12 @@ impl GpuExecutor {
         host.write(self.buffers.tables.id(), 0, &self.tables.bytes())?;
         let at = 4 * u64::from(self.layout.x);
         host.write(self.buffers.values.id(), at, &residual)?;
-        host.submit(&dispatches)
+        host.submit(&dispatches)?;
+        // The next step of the same sequences differs in its tables only, unless a block begins.
+        if is_decode(rows) {
+            host.record_ahead(&dispatches);
+        }
+        Ok(())
     }
 
     /// The kernels that `record` records.
@@ -175,6 +181,13 @@ impl GpuExecutor {
             .for_each(|(to, z)| *to = z);
         Ok(())
     }
+}
+
+/// Whether every sequence has one row, which wants logits.
+fn is_decode(rows: &[Row]) -> bool {
+    let mut seqs = HashSet::new();
+    rows.iter()
+        .all(|row| row.want == Want::Logits && seqs.insert(row.seq))
 }
 
 /// The floats of little-endian words.

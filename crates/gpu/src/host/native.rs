@@ -42,9 +42,17 @@ pub struct NativeHost {
     readback: Option<wgpu::Buffer>,
     /// The parameters of a command buffer.
     slots: Vec<u8>,
+    /// Recorded for the next submission.
+    ahead: Option<Ahead>,
     /// Bytes that were written behind the last submission, and lie in the driver's memory besides.
     n_staged: usize,
     loss: Loss,
+}
+
+/// A command buffer, and what it runs. Its parameters are written when it is submitted.
+struct Ahead {
+    dispatches: Vec<Dispatch>,
+    commands: wgpu::CommandBuffer,
 }
 
 /// The objects that all pipelines share.
@@ -168,6 +176,7 @@ impl NativeHost {
             by_shader: HashMap::new(),
             readback: None,
             slots: Vec::new(),
+            ahead: None,
             n_staged: 0,
             loss,
         }
@@ -294,9 +303,8 @@ impl NativeHost {
         self.stats.bytes_up += self.slots.len() as u64;
     }
 
-    /// One command buffer.
-    fn submit_some(&mut self, dispatches: &[Dispatch]) {
-        self.write_slots(dispatches);
+    /// A command buffer, which has the parameters of the slots when it runs.
+    fn record(&self, dispatches: &[Dispatch]) -> wgpu::CommandBuffer {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut pass = encoder.begin_compute_pass(&Default::default());
         let mut bound = None;
@@ -311,7 +319,19 @@ impl NativeHost {
             pass.dispatch_workgroups(x, y, z);
         }
         drop(pass);
-        self.queue.submit([encoder.finish()]);
+        encoder.finish()
+    }
+
+    /// One command buffer: the one that was recorded ahead if it is that of these kernels.
+    fn submit_some(&mut self, dispatches: &[Dispatch]) {
+        self.write_slots(dispatches);
+        let ahead = self.ahead.take_if(|ahead| ahead.dispatches == dispatches);
+        self.stats.ahead += u64::from(ahead.is_some());
+        let commands = match ahead {
+            Some(ahead) => ahead.commands,
+            None => self.record(dispatches),
+        };
+        self.queue.submit([commands]);
         self.n_staged = 0;
         self.stats.submits += 1;
         self.stats.dispatches += dispatches.len() as u64;
@@ -379,6 +399,8 @@ impl Host for NativeHost {
     }
 
     fn free(&mut self, buffer: BufferId) {
+        // A recorded command buffer would keep the buffer's memory.
+        self.ahead = None;
         self.groups.retain(|bindings, _| !bindings.has(buffer));
         self.buffers[buffer.0 as usize] = None;
     }
@@ -437,6 +459,20 @@ impl Host for NativeHost {
             self.submit_some(some);
         }
         self.check()
+    }
+
+    fn record_ahead(&mut self, dispatches: &[Dispatch]) {
+        let is_one = !dispatches.is_empty() && dispatches.len() <= SLOTS;
+        if !is_one || self.check().is_err() {
+            return;
+        }
+        for dispatch in dispatches {
+            self.make_group(dispatch.bindings);
+        }
+        self.ahead = Some(Ahead {
+            dispatches: dispatches.to_vec(),
+            commands: self.record(dispatches),
+        });
     }
 
     fn read_ranges(

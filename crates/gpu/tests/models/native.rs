@@ -4,10 +4,14 @@ mod bits;
 mod host;
 mod states;
 
-use atta_gpu::{GpuBackend, GpuShare, NativeHost, Opener, SharedHost, check_support};
+use atta_formats::Directory;
+use atta_gpu::{
+    GpuBackend, GpuPlan, GpuShare, GpuWish, NativeHost, OpenGpu, Opener, SharedHost, check_support,
+};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, Batch, CpuBackend, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want,
+    Backend, Batch, CpuBackend, Error as ModelError, Executor, ExecutorSize, KvType, Model, Output,
+    SeqId, Want,
 };
 use atta_store::Budget;
 use std::num::NonZeroUsize;
@@ -20,7 +24,7 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 17] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
         run: bits::goldens,
@@ -46,12 +50,32 @@ const TESTS: [Test; 12] = [
         run: host::counters,
     },
     Test {
+        name: "tokens are recorded while the one before is computed",
+        run: host::ahead,
+    },
+    Test {
+        name: "a second engine of a process opens and compiles nothing, and shares the memory",
+        run: host::sharing,
+    },
+    Test {
+        name: "a trial tells the speed of both, and that bits are equal",
+        run: host::trials,
+    },
+    Test {
         name: "a device that is lost at any call of a text changes no bit of it",
         run: host::losses,
     },
     Test {
         name: "nor does one that is destroyed",
         run: host::destruction,
+    },
+    Test {
+        name: "nor does one that is lost for good, whose layers the CPU takes over",
+        run: host::fallback,
+    },
+    Test {
+        name: "nor does one that is lost twice",
+        run: host::second_loss,
     },
     Test {
         name: "forks and truncations are those of the CPU",
@@ -128,20 +152,49 @@ fn gpu(
     size: &ExecutorSize,
 ) -> Box<dyn Executor> {
     let host = host.clone();
-    gpu_by(Box::new(move || Ok(host.clone())), model, n_layers, size)
+    gpu_by(Box::new(move || Ok(opened(&host))), model, n_layers, size)
 }
 
-/// The same on a GPU that `open` opens, again and again.
+/// A host with all of its memory.
+fn opened(host: &SharedHost) -> OpenGpu {
+    OpenGpu {
+        host: host.clone(),
+        budget: Budget::unlimited(),
+    }
+}
+
+/// The same on a GPU that `open` opens, again and again, and that is never given up.
 fn gpu_by(
     open: Opener,
     model: &Arc<Model>,
     n_layers: usize,
     size: &ExecutorSize,
 ) -> Box<dyn Executor> {
-    let share = GpuShare { n_layers };
-    let backend = GpuBackend::new(open, plain(), pool(), share, u64::MAX).unwrap();
+    let backend = backend(open, model, n_layers, size, |loss| panic!("{loss}"));
     let opened = backend.open(Arc::clone(model), size, &Budget::unlimited());
     opened.unwrap_or_else(|error| panic!("{n_layers} layers: {error}"))
+}
+
+/// A backend with the last `n_layers` layers on a GPU.
+fn backend(
+    open: Opener,
+    model: &Arc<Model>,
+    n_layers: usize,
+    size: &ExecutorSize,
+    on_fallback: impl Fn(&ModelError) + Send + Sync + 'static,
+) -> GpuBackend {
+    let wish = GpuWish {
+        n_layers: Some(n_layers),
+        max_bytes: None,
+    };
+    let share = GpuShare { n_layers };
+    let plan = GpuPlan::of(model.spec(), directory(model), &wish, size);
+    let plan = plan.unwrap_or_else(|error| panic!("{share:?}: {error}"));
+    GpuBackend::new(open, plain(), pool(), plan, Box::new(on_fallback)).unwrap()
+}
+
+fn directory(model: &Model) -> &Directory {
+    model.weights().files().directory()
 }
 
 /// Why GPUs cannot run a model whole.
@@ -149,8 +202,7 @@ fn lacks(model: &Model, kv: KvType) -> Option<String> {
     let spec = model.spec();
     let n_layers = spec.layers.len();
     let part = GpuShare { n_layers }.on_gpu(spec);
-    let directory = model.weights().files().directory();
-    let checked = check_support(spec, &part, kv, directory);
+    let checked = check_support(spec, &part, kv, directory(model));
     checked.err().map(|error| error.to_string())
 }
 

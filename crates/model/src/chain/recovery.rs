@@ -7,8 +7,8 @@
 use super::Chain;
 use crate::{Batch, Error, Executor, Input, Output, Row, SeqId, Ticket, Want};
 
-/// Makes the last part anew.
-pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Executor>, Error> + Send>;
+/// Makes the last part anew, after it was lost for a reason.
+pub type Reopen = Box<dyn FnMut(&Error) -> Result<Box<dyn Executor>, Error> + Send>;
 
 /// Times that a part is made anew without a batch that succeeds between them.
 const MAX_ATTEMPTS: usize = 2;
@@ -81,21 +81,30 @@ impl Chain {
         }
     }
 
-    /// Makes the last part anew and evaluates all sequences as they were before `rows`.
+    /// Makes the last part anew and evaluates all sequences as they were before `rows`; a new part
+    /// that is lost, too, is replaced in its turn.
     fn recover(&mut self, rows: &[Row], error: Error) -> Result<(), Error> {
         let Some(mut recovery) = self.recovery.take() else {
             return Err(error);
         };
-        recovery.n_attempts += 1;
-        let recovered = match recovery.n_attempts <= MAX_ATTEMPTS {
-            true => self.recover_by(&mut recovery, rows),
-            false => Err(error),
-        };
+        let mut recovered = Err(error);
+        while let Err(error @ Error::Lost(_)) = &recovered {
+            if recovery.n_attempts == MAX_ATTEMPTS {
+                break;
+            }
+            recovery.n_attempts += 1;
+            recovered = self.recover_by(&mut recovery, rows, error);
+        }
         self.recovery = Some(recovery);
         recovered
     }
 
-    fn recover_by(&mut self, recovery: &mut Recovery, rows: &[Row]) -> Result<(), Error> {
+    fn recover_by(
+        &mut self,
+        recovery: &mut Recovery,
+        rows: &[Row],
+        error: &Error,
+    ) -> Result<(), Error> {
         let last = self.parts.len() - 1;
         for row in rows.iter().rev() {
             for i in 0..last {
@@ -103,7 +112,7 @@ impl Chain {
                 self.parts[i].truncate(id, row.pos)?;
             }
         }
-        self.parts[last] = (recovery.reopen)()?;
+        self.parts[last] = (recovery.reopen)(error)?;
         for index in 0..self.info.n_seqs as u32 {
             let Some(seq) = self.seqs.id_at(index) else {
                 continue;

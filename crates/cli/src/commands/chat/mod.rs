@@ -33,7 +33,8 @@ use crate::{
     constraint,
     conversation::{self, TemplateName},
     failure::{Failure, one_line},
-    gpu, input,
+    gpu::GpuPlanner,
+    input,
     inputs::InputFiles,
     interrupt::Interrupt,
     load,
@@ -82,7 +83,7 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
             let load_options = drafts.beside(model, load_options)?;
             let (load_options, ring) =
                 ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
-            let load_options = gpu::plan(model, &args.gpu, load_options)?;
+            let load_options = GpuPlanner::new(1).plan(model, &args.gpu, load_options)?;
             let chat = prepare(args, &load_options, cache, &mut stats)?;
             drafts.check(chat.session().engine())?;
             Ok((chat, ring, drafts.speculation))

@@ -91,6 +91,10 @@ impl GpuReport {
             ..
         } = &self.info;
         let kind = kind(self.info.kind);
+        let kind = match self.info.shares_memory() {
+            true => format!("{kind}, with the memory of this machine"),
+            false => kind.to_owned(),
+        };
         let buffers = bytes(*buffer_bytes);
         let mut text = format!(
             "{index}  {}: {kind}, {interface}, driver {}, buffers of up to {buffers}\n",
@@ -114,11 +118,25 @@ impl GpuReport {
             "interface": self.info.interface,
             "driver": self.info.driver,
             "buffer_bytes": self.info.buffer_bytes,
+            "shares_memory": self.info.shares_memory(),
             "subgroup": self.info.subgroup,
             "comparisons": CASES.len(),
             "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),
         })
     }
+}
+
+/// The GPUs of this machine, which are not tested.
+pub(super) fn names() -> Option<Vec<String>> {
+    let name = |info: &HostInfo| {
+        format!(
+            "{} ({}, {})",
+            one_line(&info.name),
+            kind(info.kind),
+            info.interface
+        )
+    };
+    Some(NativeHost::adapters().iter().map(name).collect())
 }
 
 fn kind(kind: GpuKind) -> &'static str {

@@ -76,10 +76,16 @@ pub(super) fn run(args: DoctorArgs) -> Result<(), Failure> {
         let mut object = machine.to_json();
         object["notes"] = json!(advice);
         object["n_ctx"] = json!(args.n_ctx);
+        object["gpus"] = json!(gpu_names());
         object["models"] = fits.iter().map(ModelFit::to_json).collect();
         out.line(&json::pretty(&object))?;
     } else {
         out.write(&text(&machine))?;
+        for gpu in gpu_names().into_iter().flatten() {
+            out.line(&format!(
+                "gpu           {gpu}; `atta doctor --gpu` tests it"
+            ))?;
+        }
         out.write(&table(&fits, args.n_ctx))?;
         out.line("")?;
         for note in &advice {
@@ -90,12 +96,18 @@ pub(super) fn run(args: DoctorArgs) -> Result<(), Failure> {
 }
 
 #[cfg(feature = "gpu")]
-use gpus::run as test_gpus;
+use gpus::{names as gpu_names, run as test_gpus};
 
 #[cfg(not(feature = "gpu"))]
 fn test_gpus(_: bool) -> Result<(), Failure> {
     let why = "this program was built without GPUs: its feature `gpu` has them";
     Err(Failure::Failed(why.to_owned()))
+}
+
+/// Without the feature `gpu`, GPUs are unknown.
+#[cfg(not(feature = "gpu"))]
+fn gpu_names() -> Option<Vec<String>> {
+    None
 }
 
 /// A file whose disk is measured.

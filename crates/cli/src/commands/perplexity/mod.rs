@@ -20,7 +20,7 @@ use atta::{
 use crate::{
     args::{flag, ring::RingAim},
     failure::Failure,
-    gpu,
+    gpu::GpuPlanner,
     input::{self, TextLimit},
     inputs::InputFiles,
     interrupt::Interrupt,
@@ -62,7 +62,7 @@ pub(super) fn run(args: PerplexityArgs) -> Result<(), Failure> {
     options.spare_bytes = SCORE_BYTES;
     let model = args.model.as_deref();
     let (options, _) = ring::plan(model, &args.ring, RingAim::Prompt, options)?;
-    let options = gpu::plan(model, &args.gpu, options)?;
+    let options = GpuPlanner::new(1).plan(model, &args.gpu, options)?;
     let engine = load::engine(model, &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
     session_options.n_ctx = Some(chunks.n_ctx());

@@ -17,7 +17,8 @@ use crate::{
     args::{RingFlags, flag, ring::RingAim},
     conversation,
     failure::Failure,
-    gpu, load, ring,
+    gpu::GpuPlanner,
+    load, ring,
     speculation::OpenDrafts,
 };
 
@@ -86,6 +87,7 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
     }
     let drafts = drafts(args)?;
     let template = conversation::choice(args.chat_template.as_ref())?;
+    let gpus = GpuPlanner::new(models.len());
     let mut sources = Vec::new();
     let mut cluster = None;
     for (model, names) in models.into_iter().zip(args.names()?) {
@@ -98,7 +100,7 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
         };
         let options = drafts.beside(model.as_deref(), options)?;
         let (options, ring) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
-        let options = gpu::plan(model.as_deref(), &args.gpu, options)?;
+        let options = gpus.plan(model.as_deref(), &args.gpu, options)?;
         cluster = cluster.or(ring.monitor()?);
         let path = model.as_deref().map(load::locate).transpose()?;
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {

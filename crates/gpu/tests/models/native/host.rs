@@ -1,26 +1,38 @@
 //! What a host is asked for: how often, within which limits, and what follows if it fails.
 
-use super::{append, cpu, gpu, gpu_by, logits, same, size};
-use crate::support::{stories, tokens};
+use super::{append, backend, cpu, gpu, gpu_by, logits, opened, same, size};
+use crate::support::{golden, stories, tokens};
 use atta_gpu::{
-    BufferId, Dispatch, Error, GpuStats, Host, HostInfo, NativeHost, PipelineId, Shader, SharedHost,
+    BufferId, Dispatch, Error, GpuPlan, GpuStats, GpuWish, Gpus, Host, HostInfo, NativeHost,
+    PipelineId, Shader, SharedHost, Trial,
 };
-use atta_model::{Batch, KvType, Output, Want};
+use atta_model::{Backend, Batch, Footprint, KvType, Model, Output, Want};
+use atta_store::Budget;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A host behind another one: with small buffers, and with a call that fails.
 struct Narrow {
     host: SharedHost,
     info: HostInfo,
-    /// Calls until the one that fails; below 0: none.
-    n_calls_left: Arc<AtomicI64>,
+    faults: Arc<Faults>,
+}
+
+/// The call of a host that fails.
+struct Faults {
+    /// Calls before it; below 0: none fails.
+    n_calls_left: AtomicI64,
+    /// Whether all calls behind it fail, too.
+    lasts: AtomicBool,
 }
 
 impl Narrow {
-    fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<AtomicI64>) {
-        let n_calls_left = Arc::new(AtomicI64::new(-1));
+    fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<Faults>) {
+        let faults = Arc::new(Faults {
+            n_calls_left: AtomicI64::new(-1),
+            lasts: AtomicBool::new(false),
+        });
         let info = HostInfo {
             buffer_bytes: buffer_bytes.min(host.info().buffer_bytes),
             ..host.info()
@@ -28,15 +40,16 @@ impl Narrow {
         let narrow = Self {
             host: host.clone(),
             info,
-            n_calls_left: Arc::clone(&n_calls_left),
+            faults: Arc::clone(&faults),
         };
-        (SharedHost::new(narrow), n_calls_left)
+        (SharedHost::new(narrow), faults)
     }
 
     fn count(&self) -> Result<(), Error> {
-        match self.n_calls_left.fetch_sub(1, Ordering::Relaxed) {
-            0 => Err(Error::DeviceLost("this call fails".to_owned())),
-            _ => Ok(()),
+        let n_left = self.faults.n_calls_left.fetch_sub(1, Ordering::Relaxed);
+        match n_left == 0 || (n_left < 0 && self.faults.lasts.load(Ordering::Relaxed)) {
+            true => Err(Error::DeviceLost("this call fails".to_owned())),
+            false => Ok(()),
         }
     }
 }
@@ -75,6 +88,10 @@ impl Host for Narrow {
 
     fn destroy(&mut self) {
         self.host.lock().destroy();
+    }
+
+    fn record_ahead(&mut self, dispatches: &[Dispatch]) {
+        self.host.lock().record_ahead(dispatches);
     }
 
     fn submit(&mut self, dispatches: &[Dispatch]) -> Result<(), Error> {
@@ -143,6 +160,89 @@ pub(super) fn counters(host: &SharedHost) {
     assert_eq!(host.stats().pipelines, before);
 }
 
+/// Decoded tokens are recorded ahead, but for the first one and those that begin a block.
+pub(super) fn ahead(host: &SharedHost) {
+    let model = stories();
+    let mut both = gpu(host, &model, 2, &size(KvType::F16));
+    let seq = both.new_seq().unwrap();
+    append(both.as_mut(), seq, &tokens(&model, 90), 96);
+    let before = host.stats();
+    append(both.as_mut(), seq, &tokens(&model, 8), 1);
+    let after = host.stats();
+    assert_eq!(after.submits - before.submits, 8);
+    assert_eq!(after.ahead - before.ahead, 6);
+}
+
+/// The models of a process share a device, its kernels and its memory.
+pub(super) fn sharing(host: &SharedHost) {
+    let n_opened = Arc::new(AtomicUsize::new(0));
+    let shared = host.clone();
+    let counter = Arc::clone(&n_opened);
+    let gpus = Arc::new(Gpus::new(move |index| {
+        assert_eq!(index, 3);
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(shared.clone())
+    }));
+    let engine = |model: &Arc<Model>| {
+        let gpus = Arc::clone(&gpus);
+        let open = move || gpus.open(3, 1 << 30);
+        backend(Box::new(open), model, 1, &size(KvType::F16), |_| {
+            panic!("it is not lost")
+        })
+    };
+    let model = stories();
+    let backends = [engine(&model), engine(&model)];
+    let mut n_pipelines = Vec::new();
+    let executors = backends.each_ref().map(|backend| {
+        let model = Arc::clone(&model);
+        let mut opened = backend
+            .open(model, &size(KvType::F16), &Budget::unlimited())
+            .unwrap();
+        logits(opened.as_mut(), &[1, 2], 2);
+        n_pipelines.push(host.stats().pipelines);
+        opened
+    });
+    assert_eq!(n_pipelines[0], n_pipelines[1]);
+    assert_eq!(n_opened.load(Ordering::Relaxed), 1);
+    let used = gpus.open(3, 1 << 30).unwrap().budget.used();
+    let of_each = backends.each_ref().map(|backend| {
+        let items = backend.items_elsewhere();
+        items.iter().map(|item| item.bytes).sum::<u64>()
+    });
+    assert_eq!(used, of_each[0] + of_each[1]);
+    assert!(of_each[0] > 0 && of_each[0] == of_each[1]);
+    let planned = backends[0].planned_elsewhere(model.spec(), &size(KvType::F16));
+    let planned: u64 = planned.iter().map(|item| item.bytes).sum();
+    assert!(planned >= of_each[0], "{planned}");
+    drop((executors, backends));
+    assert_eq!(gpus.open(3, 1 << 30).unwrap().budget.used(), 0);
+}
+
+/// A GPU and the CPU compute some layers: with the same bits, in some time.
+pub(super) fn trials(host: &SharedHost) {
+    for name in ["llama-plain", "gemma3"] {
+        let model = golden(name).model();
+        let files = model.weights().files();
+        let size = size(KvType::F16);
+        let wish = GpuWish::default();
+        let plan = GpuPlan::of(model.spec(), files.directory(), &wish, &size).unwrap();
+        let trial = Trial {
+            gpu: &opened(host),
+            spec: model.spec(),
+            files,
+            plan: &plan,
+            size: &size,
+            kernels: super::plain(),
+            pool: super::pool(),
+        };
+        let result = trial.run().unwrap();
+        println!("{name}: {result:?}");
+        assert!(result.is_exact, "{name}");
+        assert!((1..=2).contains(&result.n_layers), "{name}");
+        assert!(result.cpu.text_s() > 0.0 && result.gpu.text_s() > 0.0);
+    }
+}
+
 /// Every call of a step fails once with the loss of the device, in a prompt and in a text, with
 /// one sequence and with a fork: the text is the same.
 pub(super) fn losses(host: &SharedHost) {
@@ -150,7 +250,8 @@ pub(super) fn losses(host: &SharedHost) {
     let size = size(KvType::F16);
     let ids = tokens(&model, 20);
     let expected = logits(cpu(&model, &size).as_mut(), &ids, 20);
-    let (narrow, n_calls_left) = Narrow::before(host, u64::MAX);
+    let (narrow, faults) = Narrow::before(host, u64::MAX);
+    let n_calls_left = &faults.n_calls_left;
     let mut n_losses = 0;
     for n_calls in 0.. {
         let mut both = gpu(&narrow, &model, 1, &size);
@@ -187,11 +288,73 @@ pub(super) fn destruction(host: &SharedHost) {
     let device = SharedHost::new(NativeHost::open(index).unwrap());
     let first = Mutex::new(Some(device.clone()));
     let host = host.clone();
-    let open = move || Ok(first.lock().unwrap().take().unwrap_or_else(|| host.clone()));
+    let open = move || {
+        let first = first.lock().unwrap().take();
+        Ok(opened(&first.unwrap_or_else(|| host.clone())))
+    };
     let mut both = gpu_by(Box::new(open), &model, 1, &size);
     let seq = both.new_seq().unwrap();
     let mut got = append(both.as_mut(), seq, &ids[..7], 7);
     device.lock().destroy();
     got.extend(append(both.as_mut(), seq, &ids[7..], 3));
     same("behind a destroyed device", &got, &expected);
+}
+
+/// A device that is lost for good at any call leaves the text to the CPU, which goes on with the
+/// same bits and says so once.
+pub(super) fn fallback(host: &SharedHost) {
+    let model = stories();
+    let size = size(KvType::F16);
+    let ids = tokens(&model, 20);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 20);
+    let (narrow, faults) = Narrow::before(host, u64::MAX);
+    for n_calls in [0, 1, 2, 3, 5, 9, 14] {
+        let n_told = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&n_told);
+        let narrow = narrow.clone();
+        let open = Box::new(move || Ok(opened(&narrow)));
+        let backend = backend(open, &model, 1, &size, move |loss| {
+            assert!(loss.to_string().contains("this call fails"), "{loss}");
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        let both = backend.open(Arc::clone(&model), &size, &Budget::unlimited());
+        let mut both = both.unwrap();
+        let seq = both.new_seq().unwrap();
+        faults.n_calls_left.store(n_calls, Ordering::Relaxed);
+        faults.lasts.store(true, Ordering::Relaxed);
+        let mut got = append(both.as_mut(), seq, &ids[..9], 5);
+        let fork = both.fork(seq).unwrap();
+        got.extend(append(both.as_mut(), fork, &ids[9..], 3));
+        faults.lasts.store(false, Ordering::Relaxed);
+        faults.n_calls_left.store(-1, Ordering::Relaxed);
+        same(&format!("lost for good at call {n_calls}"), &got, &expected);
+        assert_eq!(n_told.load(Ordering::Relaxed), 1);
+        assert_eq!(backend.items_elsewhere(), Vec::new());
+    }
+}
+
+/// A device that works again is used until it is lost a second time.
+pub(super) fn second_loss(host: &SharedHost) {
+    let model = stories();
+    let size = size(KvType::F16);
+    let ids = tokens(&model, 12);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 12);
+    let (narrow, faults) = Narrow::before(host, u64::MAX);
+    let n_told = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&n_told);
+    let open = Box::new(move || Ok(opened(&narrow)));
+    let backend = backend(open, &model, 1, &size, move |_| {
+        told.fetch_add(1, Ordering::Relaxed);
+    });
+    let both = backend.open(Arc::clone(&model), &size, &Budget::unlimited());
+    let mut both = both.unwrap();
+    let seq = both.new_seq().unwrap();
+    let mut got = Vec::new();
+    for (i, ids) in ids.chunks(4).enumerate() {
+        faults.n_calls_left.store(2, Ordering::Relaxed);
+        got.extend(append(both.as_mut(), seq, ids, 4));
+        let n_told = n_told.load(Ordering::Relaxed);
+        assert_eq!(n_told, usize::from(i > 0), "loss {i}");
+    }
+    same("behind two losses", &got, &expected);
 }

@@ -1,6 +1,6 @@
 //! The analysis as keys of the JSON object.
 
-use atta::MemoryPlan;
+use atta::{BudgetItem, MemoryPlan};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -40,11 +40,9 @@ fn either<T>(object: &mut Value, key: &str, result: &Result<T, String>, to_json:
 
 fn memory(plan: &MemoryPlan) -> Value {
     let [k, v] = kv_names(plan.kv);
-    let items: Vec<Value> = plan
-        .items
-        .iter()
-        .map(|item| json!({ "name": item.name, "bytes": item.bytes }))
-        .collect();
+    let item = |item: &BudgetItem| json!({ "name": item.name, "bytes": item.bytes });
+    let items: Vec<Value> = plan.items.iter().map(item).collect();
+    let elsewhere: Vec<Value> = plan.elsewhere.iter().map(item).collect();
     json!({
         "n_ctx": plan.n_ctx,
         "n_batch": plan.n_batch,
@@ -54,6 +52,7 @@ fn memory(plan: &MemoryPlan) -> Value {
         "limit_bytes": plan.limit_bytes,
         "private_bytes": plan.private_bytes(),
         "items": items,
+        "elsewhere": elsewhere,
         "mapped_bytes": plan.mapped_bytes,
         "read_bytes_per_token": plan.read_bytes as u64,
         "weight_bytes_per_token": plan.token_bytes,

@@ -18,8 +18,9 @@ use serde_json::Value;
 use self::{bytes::TensorBytes, vocabulary::Vocabulary};
 use super::View;
 use crate::{
-    args::{ModelFlags, flag},
+    args::{GpuFlags, ModelFlags, flag},
     failure::Failure,
+    gpu::GpuPlanner,
     load,
 };
 
@@ -31,6 +32,8 @@ pub(super) struct AnalysisFlags {
     speed: bool,
     #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    gpu: GpuFlags,
 }
 
 /// The analysis of a file.
@@ -72,9 +75,15 @@ impl Analysis {
         if flags.isa.is_some() && !args.speed {
             return Err(Failure::Usage("--isa needs --speed".to_owned()));
         }
+        if args.speed && args.gpu.wanted().is_some() {
+            return Err(Failure::Usage(
+                "--speed is a bound of the CPU's memory: it does not work with --gpu".to_owned(),
+            ));
+        }
         let path = model.map(load::locate).transpose()?;
         let path = path.as_deref();
         let options = load::options(path, flags, flags.session_options(KvType::default()))?;
+        let options = GpuPlanner::new(1).outline(path, &args.gpu, options)?;
         let memory = view.spec.as_ref().map_err(Clone::clone);
         let memory =
             memory.and_then(|_| load::plan(path, &options).map_err(|error| error.explain(flag)));

@@ -50,6 +50,10 @@ fn memory(plan: &MemoryPlan) -> Vec<String> {
     if plan.mapped_bytes > 0 {
         lines.push(row("mapped, may be dropped", plan.mapped_bytes));
     }
+    if !plan.elsewhere.is_empty() {
+        lines.push("memory of the GPU".to_owned());
+        lines.extend(plan.elsewhere.iter().map(|item| row(item.name, item.bytes)));
+    }
     lines.push(format!(
         "  weights are {}{}",
         weights_name(plan.weights),
