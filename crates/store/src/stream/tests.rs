@@ -430,7 +430,7 @@ impl ReadAt for Late {
     }
 }
 
-/// A model on a server, of which all has arrived so far.
+/// A model on a server; all of it has arrived so far.
 fn late(model: &TestModel) -> (Arc<Late>, ModelFiles) {
     let late = Arc::new(Late {
         n_here: AtomicU64::new(u64::MAX),
