@@ -1,12 +1,13 @@
 //! The page's WebGPU as a host of kernels.
 //!
-//! Knows no model and no kernel. The one idea: **one call for all operations**, which the page hands
-//! to a worker that owns the device, and that returns when it is done: the thread that calls waits
-//! on a word of shared memory, the worker's promises are kept in its event loop. So no code here
-//! is async, and the seam is the same as that of a driver.
+//! Knows no model and no kernel. The one idea: **one call for all operations**, which the page
+//! hands to a worker that owns the device, and that returns when it is done: the thread that calls
+//! waits on a word of shared memory, the worker's promises are kept in its event loop. So no code
+//! here is async, and the seam is the same as that of a driver.
 //!
 //! ```text
-//! atta_gpu.call(operation, device, buffer, at, in, n_in, out, n_out) → a number, or a negative reason
+//! atta_gpu.call(operation, device, buffer, at, in, n_in, out, n_out)
+//!     → a number, or a negative reason
 //! ```
 //! [`Operation`] says what the arguments mean; `web/gpu.js` is the other side. Numbers of devices
 //! and buffers are never used twice, so that what belongs to a lost device cannot be taken for
@@ -61,7 +62,7 @@ const REFUSED: i32 = -3;
 /// The page, as far as it computes.
 pub(crate) trait WebGpu: Send {
     /// Does an operation, and waits for it.
-    fn call(&self, operation: Operation, of: Place, input: &[u8], output: &mut [u8]) -> i32;
+    fn call(&self, operation: Operation, of: OnDevice, input: &[u8], output: &mut [u8]) -> i32;
 }
 
 /// What an operation is about.
@@ -70,7 +71,7 @@ pub(crate) trait WebGpu: Send {
     allow(dead_code, reason = "only a page reads it")
 )]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct OnDevice {
     pub(crate) device: u32,
     pub(crate) buffer: u32,
     pub(crate) at: u64,
@@ -78,7 +79,7 @@ pub(crate) struct Place {
 
 #[cfg(target_family = "wasm")]
 impl WebGpu for Page {
-    fn call(&self, operation: Operation, of: Place, input: &[u8], output: &mut [u8]) -> i32 {
+    fn call(&self, operation: Operation, of: OnDevice, input: &[u8], output: &mut [u8]) -> i32 {
         #[link(wasm_import_module = "atta_gpu")]
         unsafe extern "C" {
             #[link_name = "call"]
@@ -112,7 +113,7 @@ impl WebGpu for Page {
 
 #[cfg(not(target_family = "wasm"))]
 impl WebGpu for Page {
-    fn call(&self, operation: Operation, _: Place, _: &[u8], _: &mut [u8]) -> i32 {
+    fn call(&self, operation: Operation, _: OnDevice, _: &[u8], _: &mut [u8]) -> i32 {
         match operation {
             Operation::Text => 0,
             _ => LOST,
@@ -139,7 +140,7 @@ impl<P: WebGpu> PageHost<P> {
     /// # Errors
     /// [`Error::Open`] in the page's words.
     pub(crate) fn open(page: P) -> Result<Self, Error> {
-        let number = page.call(Operation::Open, Place::default(), &[], &mut []);
+        let number = page.call(Operation::Open, OnDevice::default(), &[], &mut []);
         let words = text(&page);
         let refused = |reason: &str| Error::Open {
             name: "WebGPU".to_owned(),
@@ -168,8 +169,8 @@ impl<P: WebGpu> PageHost<P> {
             .call(Operation::Placed, place, json.as_bytes(), &mut []);
     }
 
-    fn place(&self, buffer: BufferId, at: u64) -> Place {
-        Place {
+    fn place(&self, buffer: BufferId, at: u64) -> OnDevice {
+        OnDevice {
             device: self.device,
             buffer: buffer.0,
             at,
@@ -378,7 +379,7 @@ fn record(dispatch: &Dispatch) -> [u32; RECORD] {
 /// The page's words about the last call of this thread.
 fn text(page: &impl WebGpu) -> String {
     let mut bytes = vec![0; TEXT_MAX];
-    let n = page.call(Operation::Text, Place::default(), &[], &mut bytes);
+    let n = page.call(Operation::Text, OnDevice::default(), &[], &mut bytes);
     let n = usize::try_from(n).unwrap_or_default().min(TEXT_MAX);
     String::from_utf8_lossy(&bytes[..n]).into_owned()
 }
@@ -412,13 +413,13 @@ mod tests {
 
     /// A page that keeps the calls, and gives what it is told to.
     struct Kept<'a> {
-        calls: &'a Mutex<Vec<(Operation, Place, Vec<u8>)>>,
+        calls: &'a Mutex<Vec<(Operation, OnDevice, Vec<u8>)>>,
         number: i32,
         text: &'a str,
     }
 
     impl WebGpu for Kept<'_> {
-        fn call(&self, operation: Operation, of: Place, input: &[u8], output: &mut [u8]) -> i32 {
+        fn call(&self, operation: Operation, of: OnDevice, input: &[u8], output: &mut [u8]) -> i32 {
             if operation == Operation::Text {
                 output[..self.text.len()].copy_from_slice(self.text.as_bytes());
                 return self.text.len() as i32;
@@ -433,7 +434,7 @@ mod tests {
     const ADAPTER: &str = r#"{"name": "a", "driver": "", "isSoftware": true,
         "bufferBytes": 100, "subgroupMin": 4, "subgroupMax": 4}"#;
 
-    fn host(calls: &Mutex<Vec<(Operation, Place, Vec<u8>)>>) -> PageHost<Kept<'_>> {
+    fn host(calls: &Mutex<Vec<(Operation, OnDevice, Vec<u8>)>>) -> PageHost<Kept<'_>> {
         let page = Kept {
             calls,
             number: 3,
