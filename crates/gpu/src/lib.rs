@@ -21,7 +21,7 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
-//!   [`AddNormed`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`AddNormed`], [`MultiplyRows`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
 //!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
@@ -41,6 +41,7 @@ mod experts;
 mod format;
 mod heads;
 mod host;
+mod multiply;
 mod product;
 mod quantize;
 mod samples;
@@ -51,7 +52,7 @@ mod support;
 mod weights;
 
 pub use acts::ActLayout;
-pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
+pub use arena::{ArenaPlan, ExpertSlice, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
 pub use backend::{GpuBackend, GpuPlan, GpuShare, GpuWish, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
@@ -67,6 +68,7 @@ pub use host::NativeHost;
 pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
 };
+pub use multiply::{MultiplyRows, RowFactor};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};

@@ -76,6 +76,11 @@ impl Shader {
         Self::new("copy blocks", &[KV, algorithm])
     }
 
+    /// Rows times a number or gates.
+    pub fn multiply() -> Self {
+        Self::new("multiply", &[MATH, include_str!("shaders/multiply.wgsl")])
+    }
+
     /// Results of sublayers with a norm behind them.
     pub fn add() -> Self {
         Self::new("add", &[NORM, include_str!("shaders/add.wgsl")])
@@ -243,6 +248,7 @@ pub fn shaders() -> Vec<Shader> {
         Shader::operations(),
         Shader::quantize(),
         Shader::add(),
+        Shader::multiply(),
         Shader::heads(),
         Shader::move_keys(),
         Shader::copy_blocks(),

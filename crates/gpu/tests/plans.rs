@@ -50,7 +50,6 @@ fn a_budget_takes_as_many_layers_as_fit() {
 #[test]
 fn what_kernels_lack_is_named() {
     for (name, what) in [
-        ("mixtral", "layer 0 has a mixture of experts"),
         ("mamba2", "layer 0 has a recurrent mixer"),
         ("bert", "it is an encoder"),
         ("deepseek2", "layer 0 has latent attention"),

@@ -4,8 +4,8 @@
 //! place, since the results of one are codes before the other begins, and so do those of the head.
 
 use super::kernels::LAYOUTS;
-use crate::{ActLayout, Error, Quantize};
-use atta_model::spec::ModelSpec;
+use crate::{ActLayout, Error, GroupSlots, Quantize};
+use atta_model::spec::{Attention, LayerSpec, ModelSpec, Moe, OutputGate, WeightedSide};
 use atta_model::{ExecutorSize, Share};
 
 /// Words of partial results of attention, and of logits that are computed at once, but for rows
@@ -26,6 +26,8 @@ pub(super) struct Layout {
     pub(super) k: u32,
     pub(super) v: u32,
     pub(super) heads: u32,
+    /// Gates of the results of heads.
+    pub(super) gates: u32,
     /// Both factors of a gated MLP; the first one of a plain one.
     pub(super) gate: u32,
     pub(super) up: u32,
@@ -43,8 +45,64 @@ pub(super) struct Layout {
     pub(super) partials: u32,
     pub(super) n_partials: usize,
     pub(super) n_acts: usize,
+    pub(super) experts: ExpertRegions,
     /// Words of the regions that are used in turns.
     room: usize,
+}
+
+/// Where the numbers of a mixture of experts are; those of its slots take the place of the MLP's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ExpertRegions {
+    /// The router's logits, `[n_rows, n_experts]`.
+    pub(super) logits: u32,
+    /// Gates and results of what all rows use, `[n_rows]` and `[n_rows, d_model]`.
+    pub(super) shared_gates: u32,
+    pub(super) shared: u32,
+    /// Results of the experts by slot, `[n_rows · n_used, d_model]`.
+    pub(super) results: u32,
+    /// Among the activations: routes, and slots in the order of experts.
+    pub(super) routes: u32,
+    pub(super) groups: u32,
+}
+
+/// What mixtures of experts need for each row, at most; zeros without any.
+struct ExpertWidths {
+    n_experts: usize,
+    n_used: usize,
+    /// Width of the hidden layers of all experts of a row.
+    d_hidden: usize,
+    /// Rows that experts read, for each row.
+    n_inputs: usize,
+}
+
+impl ExpertWidths {
+    fn of(spec: &ModelSpec) -> Self {
+        let (n_experts, n_used) = spec.max_experts();
+        let all = || moes(spec);
+        let n_inputs = |m: &Moe| match m.weighted {
+            WeightedSide::Input => m.n_used,
+            WeightedSide::Output => 1,
+        };
+        Self {
+            n_experts,
+            n_used,
+            d_hidden: all().map(|m| m.n_used * m.expert.d_ff).max().unwrap_or(0),
+            n_inputs: all().map(n_inputs).max().unwrap_or(1),
+        }
+    }
+}
+
+fn moes(spec: &ModelSpec) -> impl Iterator<Item = &Moe> {
+    spec.layers.iter().filter_map(LayerSpec::moe)
+}
+
+/// Gates of the results of a row's heads.
+pub(super) fn n_gates(a: &Attention) -> usize {
+    match a.gate {
+        OutputGate::None => 0,
+        OutputGate::Elements => a.d_q(),
+        OutputGate::Heads => a.n_heads,
+    }
 }
 
 /// The first words of rows of activations, in each layout.
@@ -117,9 +175,19 @@ impl Layout {
         self.k = mixer.take(n * d_kv)?;
         self.v = mixer.take(n * d_kv)?;
         self.heads = mixer.take(n * d_q)?;
+        self.gates = mixer.take(n * spec.attentions().map(n_gates).max().unwrap_or(0))?;
         let mut mlp = values;
-        self.gate = mlp.take(n * d_ff)?;
-        self.up = mlp.take(n * d_ff)?;
+        let experts = ExpertWidths::of(spec);
+        let d_hidden = d_ff.max(experts.d_hidden);
+        self.gate = mlp.take(n * d_hidden)?;
+        self.up = mlp.take(n * d_hidden)?;
+        if experts.n_used > 0 {
+            let regions = &mut self.experts;
+            regions.logits = mlp.take(n * experts.n_experts)?;
+            regions.shared_gates = mlp.take(n)?;
+            regions.shared = mlp.take(n * spec.d_model)?;
+            regions.results = mlp.take(n * experts.n_used * spec.d_model)?;
+        }
         let mut head = values;
         let n_vocab = if part.head { spec.n_logits() } else { 0 };
         self.n_logit_rows = (self.room / n_vocab.max(1)).clamp(1, n);
@@ -131,10 +199,20 @@ impl Layout {
     fn place_acts(&mut self, spec: &ModelSpec, n: usize, n_ctx: usize) -> Result<(), Error> {
         let (d_q, _, d_ff) = spec.max_widths();
         let mut acts = Words(0);
-        self.input = acts.take_acts(n, spec.d_model)?;
+        let experts = ExpertWidths::of(spec);
+        self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
         self.mixed = acts.take_acts(n, d_q)?;
+        if experts.n_used > 0 {
+            let n_slots = n * experts.n_used;
+            self.experts.routes = acts.take(2 * n_slots)?;
+            self.experts.groups = acts.take(GroupSlots::n_words(n_slots))?;
+        }
         let mut attention = acts;
-        self.hidden = acts.take_acts(n, d_ff)?;
+        for layout in LAYOUTS {
+            let of_slots = |m: &Moe| m.n_used * layout.row_words(m.expert.d_ff);
+            let of_row = moes(spec).map(of_slots).fold(layout.row_words(d_ff), usize::max);
+            self.hidden.0[Quantize::slot(layout)] = acts.take(n * of_row)?;
+        }
         let of_row = partial_words(spec, n_ctx.div_ceil(CHUNK));
         self.n_partials = of_row.saturating_mul(n).min(self.room.max(of_row));
         self.partials = attention.take(self.n_partials)?;

@@ -5,6 +5,7 @@
 //! written before it, the tables and the residual; the rest stays on the device.
 
 mod buffer;
+mod experts;
 mod kernels;
 mod kv;
 mod layout;
@@ -21,10 +22,10 @@ use atta_model::{
     RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
-use kernels::Kernels;
+use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
-use std::collections::HashSet;
+use pass::TOGETHER;
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
@@ -128,8 +129,10 @@ impl GpuExecutor {
         let model = weights.model();
         let spec = model.spec();
         admission::check_size(spec, model.share(), &size)?;
-        if size.n_batch > MAX_ROWS {
-            let what = format!("batches of more than {MAX_ROWS} rows");
+        let (_, n_used) = spec.max_experts();
+        let n_rows = size.n_batch.saturating_mul(n_used.max(1));
+        if n_rows > MAX_ROWS {
+            let what = format!("batches of {n_rows} rows and experts, of at most {MAX_ROWS}");
             return Err(Error::Unsupported(what));
         }
         let buffer_bytes = weights.host().info().buffer_bytes;
@@ -219,26 +222,32 @@ pub(crate) fn kv_of([k, v]: [KvElem; 2], d_head: usize) -> Option<[GpuKv; 2]> {
 /// The kernels of an executor.
 fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> {
     let spec = weights.model().spec();
-    let mut kv = HashSet::new();
+    let mut needs = KernelNeeds {
+        formats: weights.formats().collect(),
+        experts: weights.expert_formats().collect(),
+        ..KernelNeeds::default()
+    };
     for l in weights.part().layers.clone() {
         if let Some(a) = spec.layers[l].attention() {
             let elems = size.kv.of_layer(l, spec.layers.len());
             let held = kv_of(elems, a.d_head);
             let what = || format!("layer {l} has keys or values of a width that kernels lack");
-            kv.insert(held.ok_or_else(|| Error::Unsupported(what()))?);
+            needs.kv.insert(held.ok_or_else(|| Error::Unsupported(what()))?);
         }
+        let runs = TOGETHER.iter().flat_map(|roles| weights.runs(l, roles));
+        let joined = runs.filter(|run| run.len() > 1);
+        let matrix = |run: Vec<Role>| weights.matrix((run[0], Some(l)));
+        let joined = joined.filter_map(matrix).map(|matrix| matrix.format);
+        needs.joined.extend(joined);
     }
-    let kv: Vec<[GpuKv; 2]> = kv.into_iter().collect();
-    let formats: HashSet<_> = weights.matrices().map(|matrix| matrix.format).collect();
-    Kernels::new(&mut *weights.host().lock(), formats.into_iter(), &kv)
+    Kernels::new(&mut *weights.host().lock(), &needs)
 }
 
 /// Where the bits are those of every instruction set, the name of the one beside it; else that of
 /// the plain one, which adds floats as the kernels do.
 fn numerics(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> String {
-    let has_floats = weights
-        .matrices()
-        .any(|m| m.format.acts() == ActLayout::F32);
+    let mut formats = weights.formats().chain(weights.expert_formats());
+    let has_floats = formats.any(|format| format.acts() == ActLayout::F32);
     let is_float = |elem: &KvElem| *elem == KvElem::F32;
     let has_floats = has_floats || elems(weights.model().spec(), size).iter().any(is_float);
     if has_floats { "scalar" } else { isa }.to_owned()

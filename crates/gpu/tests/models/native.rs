@@ -4,7 +4,7 @@ mod bits;
 mod host;
 mod states;
 
-use atta_gpu::{GpuBackend, GpuShare, NativeHost, Opener, SharedHost, check_support};
+use atta_gpu::{GpuBackend, GpuShare, NativeHost, Opener, SharedHost};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Backend, Batch, CpuBackend, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want,
@@ -146,11 +146,15 @@ fn gpu_by(
 
 /// Why GPUs cannot run a model whole.
 fn lacks(model: &Model, kv: KvType) -> Option<String> {
+    lacks_in(model, model.spec().layers.len(), kv)
+}
+
+/// Why GPUs cannot run the last layers of a model.
+fn lacks_in(model: &Model, n_layers: usize, kv: KvType) -> Option<String> {
     let spec = model.spec();
-    let n_layers = spec.layers.len();
-    let part = GpuShare { n_layers }.on_gpu(spec);
+    let share = GpuShare { n_layers };
     let directory = model.weights().files().directory();
-    let checked = check_support(spec, &part, kv, directory);
+    let checked = share.check(spec, kv, directory);
     checked.err().map(|error| error.to_string())
 }
 
