@@ -48,7 +48,6 @@ fn refuse_others(options: &LoadOptions) -> Result<(), Failure> {
     match options {
         _ if options.backend.is_some() => refuse("--ring"),
         _ if !options.reduction.is_whole() => refuse("--quality and --experts"),
-        _ if !options.adapters.is_empty() => refuse("--lora"),
         _ => Ok(()),
     }
 }

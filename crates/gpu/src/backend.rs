@@ -256,6 +256,7 @@ impl Divided {
             spec,
             part: &self.share.on_gpu(spec),
             files: model.weights().files(),
+            adapters: model.adapters(),
         };
         let budgets = Budgets {
             ram,
@@ -314,6 +315,10 @@ impl Footprint for GpuBackend {
 
     fn part(&self, spec: &ModelSpec) -> Share {
         self.0.share.on_cpu(spec)
+    }
+
+    fn takes_adapters(&self) -> bool {
+        true
     }
 
     fn items_elsewhere(&self) -> Vec<BudgetItem> {

@@ -21,7 +21,7 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
-//!   [`AddNormed`], [`MultiplyRows`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
 //!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
@@ -73,6 +73,6 @@ pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
-pub use sum::{AddNormed, Normed};
+pub use sum::{AddNormed, AddScaled, Normed};
 pub use support::check_support;
 pub use weights::{Budgets, GpuWeights, PartFiles};

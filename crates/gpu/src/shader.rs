@@ -76,6 +76,11 @@ impl Shader {
         Self::new("copy blocks", &[KV, algorithm])
     }
 
+    /// What adapters add to rows.
+    pub fn add_scaled() -> Self {
+        Self::new("add scaled", &[include_str!("shaders/add_scaled.wgsl")])
+    }
+
     /// Rows times a number or gates.
     pub fn multiply() -> Self {
         Self::new("multiply", &[MATH, include_str!("shaders/multiply.wgsl")])
@@ -248,6 +253,7 @@ pub fn shaders() -> Vec<Shader> {
         Shader::operations(),
         Shader::quantize(),
         Shader::add(),
+        Shader::add_scaled(),
         Shader::multiply(),
         Shader::heads(),
         Shader::move_keys(),

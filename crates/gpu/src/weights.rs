@@ -4,13 +4,16 @@
 //! the part is bound a second time, its matrices are read once from the files, chunk by chunk, and
 //! packed on the way, so that the weights on the GPU never lie in the memory of the CPU as a whole.
 
+mod adapters;
 mod place;
 
 use crate::executor::OwnBuffer;
 use crate::quantize::NONE;
 use crate::{ActLayout, ArenaPlan, Error, ExpertSlice, SharedHost, Slice, WeightFormat, upload_rows};
 use atta_model::spec::{LayerSpec, ModelSpec};
-use atta_model::{BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share};
+use adapters::GpuAdapter;
+pub(crate) use adapters::{GpuExpertPair, GpuPair};
+use atta_model::{Adapter, BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share};
 use atta_store::{
     Budget, ChunkGuard, Error as StoreError, ModelFiles, Plan, Reservation, ResidencyPolicy,
     Streamed, WeightGroup, Weights,
@@ -33,6 +36,7 @@ pub struct GpuWeights {
     part: Share,
     arenas: Vec<OwnBuffer>,
     placed: PlacedMatrices,
+    adapters: Vec<GpuAdapter>,
     memory: Reservation,
 }
 
@@ -45,6 +49,8 @@ pub struct PartFiles<'a> {
     pub part: &'a Share,
     /// The model's files.
     pub files: &'a ModelFiles,
+    /// Adapters that rows may name.
+    pub adapters: &'a [Adapter],
 }
 
 /// Where memory is counted.
@@ -82,7 +88,7 @@ pub(crate) struct GpuExperts {
     pub(crate) slices: Vec<ExpertSlice>,
     /// What multiplies the products of each; empty: nothing.
     scales: Vec<f32>,
-    bias: Role,
+    bias: Option<Role>,
 }
 
 /// Where the matrices of a part are.
@@ -119,6 +125,11 @@ impl RowChoice {
         }
     }
 
+    /// How many of `n` rows of a file are here.
+    fn n_of(&self, n: usize) -> usize {
+        n / self.n_all.max(1) * self.n
+    }
+
     /// The row of the file that is row `i` here.
     fn row_of_file(&self, i: usize) -> usize {
         i / self.n * self.n_all + self.first + i % self.n
@@ -149,7 +160,12 @@ impl GpuWeights {
         of: &PartFiles<'_>,
         budgets: &Budgets<'_>,
     ) -> Result<Self, Error> {
-        let PartFiles { spec, part, files } = *of;
+        let PartFiles {
+            spec,
+            part,
+            files,
+            adapters,
+        } = *of;
         let Budgets { ram, gpu } = *budgets;
         let source = bind(
             spec,
@@ -160,6 +176,10 @@ impl GpuWeights {
         )?;
         let mut plan = ArenaPlan::new(host.info().buffer_bytes.min(ARENA_BYTES));
         let placed = place::matrices(&source, part, &mut plan)?;
+        let adapted = adapters
+            .iter()
+            .map(|adapter| GpuAdapter::place(adapter, &placed, part, &mut plan))
+            .collect::<Result<Vec<_>, _>>()?;
         let memory = gpu.reserve("gpu weights", plan.bytes().sum());
         let memory = memory.map_err(store)?;
         let made = plan.bytes().map(|bytes| OwnBuffer::new(host, bytes));
@@ -175,11 +195,13 @@ impl GpuWeights {
             host: host.clone(),
             part: part.clone(),
             placed,
+            adapters: adapted,
             memory,
         };
         source.read_matrices(part, &mut |rows| this.write_rows(rows))?;
         this.write_biases()?;
         this.write_tables()?;
+        adapters.iter().zip(&this.adapters).try_for_each(|(from, to)| this.write_adapter(from, to))?;
         Ok(this)
     }
 
@@ -211,14 +233,27 @@ impl GpuWeights {
         self.placed.experts.get(&key)
     }
 
+    /// Its matrices, and those of adapters.
+    fn all_placed(&self) -> impl Iterator<Item = &PlacedMatrices> {
+        let adapters = self.adapters.iter().flat_map(GpuAdapter::factors);
+        std::iter::once(&self.placed).chain(adapters)
+    }
+
     /// The formats of all matrices but those of experts.
     pub(crate) fn formats(&self) -> impl Iterator<Item = WeightFormat> {
-        self.placed.matrices.values().map(|matrix| matrix.format)
+        let matrices = self.all_placed().flat_map(|placed| placed.matrices.values());
+        matrices.map(|matrix| matrix.format)
     }
 
     /// The formats of the matrices of experts.
     pub(crate) fn expert_formats(&self) -> impl Iterator<Item = WeightFormat> {
-        self.placed.experts.values().map(|experts| experts.format)
+        let experts = self.all_placed().flat_map(|placed| placed.experts.values());
+        experts.map(|experts| experts.format)
+    }
+
+    /// The adapters that rows may name.
+    pub(crate) fn adapters(&self) -> &[GpuAdapter] {
+        &self.adapters
     }
 
     /// The layout of activations that a matrix is multiplied with, or those of experts.
@@ -262,33 +297,38 @@ impl GpuWeights {
     }
 
     fn write_rows(&self, rows: &MatrixRows<'_>) -> Result<(), Error> {
-        if rows.expert.is_some() {
-            return self.write_expert(rows);
+        if let Some(e) = rows.expert {
+            let experts = self.experts((rows.role, rows.layer));
+            return match experts {
+                Some(experts) => self.write_expert(experts, e, rows.bytes),
+                None => Ok(()),
+            };
         }
-        let row_bytes = rows.ty.row_bytes(rows.d_in).unwrap_or(1);
-        let end = rows.first + rows.bytes.len() / row_bytes;
         let all = self.placed.matrices.iter();
         let of_rows = |((_, layer), matrix): &(&MatrixKey, &GpuMatrix)| {
             *layer == rows.layer && matrix.from == rows.role
         };
         for (_, matrix) in all.filter(of_rows) {
-            for run in matrix.rows.runs(rows.first..end) {
-                let first = (run.file.start - rows.first) * row_bytes;
-                let bytes = &rows.bytes[first..][..run.file.len() * row_bytes];
-                self.write_run(matrix, run.first, bytes, row_bytes)?;
-            }
+            self.write_matrix(matrix, rows.first, rows.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes those of the rows of a file, from row `first` on, that are a matrix's.
+    fn write_matrix(&self, matrix: &GpuMatrix, first: usize, bytes: &[u8]) -> Result<(), Error> {
+        let row_bytes = matrix.row_bytes();
+        let end = first + bytes.len() / row_bytes;
+        for run in matrix.rows.runs(first..end) {
+            let start = (run.file.start - first) * row_bytes;
+            let bytes = &bytes[start..][..run.file.len() * row_bytes];
+            self.write_run(matrix, run.first, bytes)?;
         }
         Ok(())
     }
 
     /// Writes rows of a matrix from row `first` on.
-    fn write_run(
-        &self,
-        matrix: &GpuMatrix,
-        first: usize,
-        bytes: &[u8],
-        row_bytes: usize,
-    ) -> Result<(), Error> {
+    fn write_run(&self, matrix: &GpuMatrix, first: usize, bytes: &[u8]) -> Result<(), Error> {
+        let row_bytes = matrix.row_bytes();
         let of_row = matrix.format.row_words(matrix.d_in);
         let end = first + bytes.len() / row_bytes;
         for slice in &matrix.slices {
@@ -306,19 +346,14 @@ impl GpuWeights {
     }
 
     /// Writes the matrix of an expert.
-    fn write_expert(&self, rows: &MatrixRows<'_>) -> Result<(), Error> {
-        let experts = self.experts((rows.role, rows.layer));
-        let Some((experts, e)) = experts.zip(rows.expert) else {
-            return Ok(());
-        };
-        let row_bytes = rows.ty.row_bytes(rows.d_in).unwrap_or(1);
+    fn write_expert(&self, experts: &GpuExperts, e: usize, bytes: &[u8]) -> Result<(), Error> {
         let here = |slice: &&ExpertSlice| slice.experts.contains(&e);
         let Some(slice) = experts.slices.iter().find(here) else {
             return Ok(());
         };
         let first = experts.first_word(slice, e);
         let buffer = self.arena(slice.arena);
-        let all = rows.bytes.chunks_exact(row_bytes);
+        let all = bytes.chunks_exact(row_bytes(experts.format, experts.d_in));
         upload_rows(&mut *self.host.lock(), buffer, experts.format, first, all)
     }
 
@@ -339,8 +374,8 @@ impl GpuWeights {
 
     /// Writes the tables and the biases of experts.
     fn write_tables(&self) -> Result<(), Error> {
-        for (&(_, layer), experts) in &self.placed.experts {
-            let bias = self.vector(experts.bias, layer);
+        for (&(_, layer), experts) in self.all_placed().flat_map(|placed| &placed.experts) {
+            let bias = experts.bias.and_then(|bias| self.vector(bias, layer));
             for slice in &experts.slices {
                 let words = (0..experts.n_experts).flat_map(|e| experts.entry(slice, e));
                 self.write_words(slice.arena, slice.table, words)?;
@@ -371,7 +406,16 @@ const MAX_JOINED: usize = 3;
 /// What matrices of a run have in common: format and buffer.
 type JoinedBy = (WeightFormat, usize);
 
+/// Bytes of a row in a file.
+fn row_bytes(format: WeightFormat, d_in: usize) -> usize {
+    format.tensor_type().row_bytes(d_in).unwrap_or(1).max(1)
+}
+
 impl GpuMatrix {
+    fn row_bytes(&self) -> usize {
+        row_bytes(self.format, self.d_in)
+    }
+
     /// What it can be joined by, if it lies whole in a buffer and no factor multiplies it.
     fn joined_by(&self) -> Option<JoinedBy> {
         match &self.slices[..] {

@@ -63,6 +63,10 @@ impl Footprint for CpuBackend {
     fn keeps_draft_states(&self) -> bool {
         true
     }
+
+    fn takes_adapters(&self) -> bool {
+        true
+    }
 }
 
 /// Memory of CPU executors with this many threads.
@@ -75,6 +79,10 @@ impl Footprint for CpuFootprint {
     }
 
     fn keeps_draft_states(&self) -> bool {
+        true
+    }
+
+    fn takes_adapters(&self) -> bool {
         true
     }
 }

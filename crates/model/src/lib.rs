@@ -33,7 +33,10 @@ mod share;
 pub mod spec;
 mod tensors;
 
-pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
+pub use adapters::{
+    Adapter, AdapterMatrix, AdapterPair, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS,
+    MatrixChange,
+};
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, MatrixRows, Model, ModelCost, PartCost};
 pub use chain::{Chain, Reopen};

@@ -7,9 +7,9 @@
 //! ```
 //! A row with an MLP beside its experts adds the results of both, each behind a norm of its own.
 
-use super::layout::Acts;
-use super::pass::{Made, OF_ROUTER, Recorded, StepParts};
+use super::pass::{Made, OF_ROUTER, Recorded, SlotProduct, StepParts};
 use crate::support::activation;
+use crate::weights::{GpuExperts, MatrixKey};
 use crate::{
     AddNormed, Bindings, Combine, ExpertProduct, GroupSlots, Normed, Product, ProductEnd, Route,
     RouteGating, RouteGroups, RowFunction, RowNorm,
@@ -25,15 +25,6 @@ struct MoeLayer<'a> {
     l: usize,
     m: &'a Moe,
     norm: Option<RowNorm>,
-}
-
-/// The products of all slots with a matrix of each expert.
-struct SlotProduct {
-    role: Role,
-    acts: Acts,
-    /// Slots that share a row of activations.
-    n_shared: usize,
-    out: u32,
 }
 
 /// The matrices that read the input of experts.
@@ -211,12 +202,12 @@ impl Recorded<'_> {
         };
         for (role, out) in INPUTS.into_iter().zip([layout.gate, second]) {
             let product = SlotProduct {
-                role,
+                slots: self.slots(m),
                 acts: layout.input,
                 n_shared,
                 out,
             };
-            self.slot_product(layer, &product);
+            self.slot_product((role, Some(l)), &product);
         }
         let made = Made {
             function,
@@ -226,12 +217,12 @@ impl Recorded<'_> {
         };
         self.make(&made, layout.hidden, &[(Role::FfnDownExps, Some(l))]);
         let product = SlotProduct {
-            role: Role::FfnDownExps,
+            slots: self.slots(m),
             acts: layout.hidden,
             n_shared: 1,
             out: layout.experts.results,
         };
-        self.slot_product(layer, &product);
+        self.slot_product((Role::FfnDownExps, Some(l)), &product);
     }
 
     /// Makes a row of inputs for each slot where experts read such; returns how many slots share a
@@ -256,17 +247,22 @@ impl Recorded<'_> {
         1
     }
 
-    fn slot_product(&mut self, MoeLayer { l, m, .. }: MoeLayer<'_>, of: &SlotProduct) {
+    /// Products of slots with the matrices of experts, and what adapters add to them.
+    fn slot_product(&mut self, key: MatrixKey, of: &SlotProduct) {
+        if let Some(experts) = self.parts.weights.experts(key) {
+            self.multiply_slots(experts, of);
+            self.adapt_slots(key, of);
+        }
+    }
+
+    pub(super) fn multiply_slots(&mut self, experts: &GpuExperts, of: &SlotProduct) {
         let StepParts {
             weights,
             kernels,
             bindings,
             ..
         } = *self.parts;
-        let Some(experts) = weights.experts((of.role, Some(l))) else {
-            return;
-        };
-        let slots = self.slots(m);
+        let slots = of.slots;
         let (way, kernel) = kernels.experts(experts.format, slots.n_slots / slots.n_experts);
         for slice in &experts.slices {
             let product = Product {
@@ -321,7 +317,7 @@ impl Recorded<'_> {
     }
 
     /// `x += factor·y`.
-    fn add_plain(&mut self, y: u32, factor: f32) {
+    pub(super) fn add_plain(&mut self, y: u32, factor: f32) {
         self.add_up(Combine {
             n_rows: self.n_rows,
             d: self.spec().d_model as u32,

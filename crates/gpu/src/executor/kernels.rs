@@ -22,6 +22,7 @@ pub(super) struct KernelNeeds {
 pub(super) struct Kernels {
     pub(super) quantize: PipelineId,
     pub(super) add: PipelineId,
+    pub(super) add_scaled: PipelineId,
     pub(super) multiply: PipelineId,
     pub(super) heads: PipelineId,
     pub(super) move_keys: PipelineId,
@@ -83,6 +84,7 @@ impl KernelNeeds {
         let mut all = vec![
             Shader::quantize(),
             Shader::add(),
+            Shader::add_scaled(),
             Shader::multiply(),
             Shader::heads(),
             Shader::move_keys(),
@@ -112,6 +114,7 @@ impl Kernels {
         Ok(Self {
             quantize: of(Shader::quantize()),
             add: of(Shader::add()),
+            add_scaled: of(Shader::add_scaled()),
             multiply: of(Shader::multiply()),
             heads: of(Shader::heads()),
             move_keys: of(Shader::move_keys()),

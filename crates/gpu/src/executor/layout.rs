@@ -46,6 +46,7 @@ pub(super) struct Layout {
     pub(super) n_partials: usize,
     pub(super) n_acts: usize,
     pub(super) experts: ExpertRegions,
+    pub(super) adapters: AdapterRegions,
     /// Words of the regions that are used in turns.
     room: usize,
 }
@@ -65,12 +66,23 @@ pub(super) struct ExpertRegions {
     pub(super) groups: u32,
 }
 
+/// Where what adapters compute is: the results of their first matrices, as values and as
+/// activations, and those of their second ones, of so many words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AdapterRegions {
+    pub(super) low: u32,
+    pub(super) low_acts: Acts,
+    pub(super) results: u32,
+    pub(super) n_results: usize,
+}
+
 /// What mixtures of experts need for each row, at most; zeros without any.
 struct ExpertWidths {
     n_experts: usize,
     n_used: usize,
-    /// Width of the hidden layers of all experts of a row.
+    /// Width of the hidden layers of all experts of a row, and of the widest one.
     d_hidden: usize,
+    d_widest: usize,
     /// Rows that experts read, for each row.
     n_inputs: usize,
 }
@@ -87,6 +99,7 @@ impl ExpertWidths {
             n_experts,
             n_used,
             d_hidden: all().map(|m| m.n_used * m.expert.d_ff).max().unwrap_or(0),
+            d_widest: all().map(|m| m.expert.d_ff).max().unwrap_or(0),
             n_inputs: all().map(n_inputs).max().unwrap_or(1),
         }
     }
@@ -160,14 +173,49 @@ impl Layout {
             room: room.min(MAX_ROOM),
             ..Self::default()
         };
-        layout.place_values(spec, part, size.n_batch)?;
-        layout.place_acts(spec, size.n_batch, size.n_ctx)?;
+        let mut words = [Words(0); 2];
+        layout.place_adapters(spec, size, &mut words)?;
+        let [values, acts] = words;
+        layout.place_values(spec, part, size.n_batch, values)?;
+        layout.place_acts(spec, size, acts)?;
         Ok(layout)
     }
 
-    fn place_values(&mut self, spec: &ModelSpec, part: &Share, n: usize) -> Result<(), Error> {
+    /// The regions of adapters, in front of all others.
+    fn place_adapters(
+        &mut self,
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        [values, acts]: &mut [Words; 2],
+    ) -> Result<(), Error> {
+        let rank = size.adapters.rank();
+        if rank == 0 {
+            return Ok(());
+        }
+        let experts = ExpertWidths::of(spec);
+        let n_rows = size.n_batch * experts.n_used.max(1);
+        // All slots are computed at once, other rows as many as there is room for.
+        let of_slots = experts.n_used * experts.d_widest.max(spec.d_model) * size.n_batch;
+        let d_out = size.adapters.d_out();
+        let n_results = d_out.saturating_mul(size.n_batch);
+        let n_results = n_results.min(self.room.max(d_out)).max(of_slots);
+        self.adapters = AdapterRegions {
+            low: values.take(n_rows * rank)?,
+            low_acts: acts.take_acts(n_rows, rank)?,
+            results: values.take(n_results)?,
+            n_results,
+        };
+        Ok(())
+    }
+
+    fn place_values(
+        &mut self,
+        spec: &ModelSpec,
+        part: &Share,
+        n: usize,
+        mut values: Words,
+    ) -> Result<(), Error> {
         let (d_q, d_kv, d_ff) = spec.max_widths();
-        let mut values = Words(0);
         self.x = values.take(n * spec.d_model)?;
         self.y = values.take(n * spec.d_model)?;
         let mut mixer = values;
@@ -196,9 +244,14 @@ impl Layout {
         Ok(())
     }
 
-    fn place_acts(&mut self, spec: &ModelSpec, n: usize, n_ctx: usize) -> Result<(), Error> {
+    fn place_acts(
+        &mut self,
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        mut acts: Words,
+    ) -> Result<(), Error> {
+        let (n, n_ctx) = (size.n_batch, size.n_ctx);
         let (d_q, _, d_ff) = spec.max_widths();
-        let mut acts = Words(0);
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
         self.mixed = acts.take_acts(n, d_q)?;

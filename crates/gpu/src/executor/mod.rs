@@ -4,6 +4,7 @@
 //! one wait. The one idea: all that varies from step to step lies in two small buffers that are
 //! written before it, the tables and the residual; the rest stays on the device.
 
+mod adapters;
 mod buffer;
 mod experts;
 mod kernels;
@@ -22,6 +23,7 @@ use atta_model::{
     RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
+use adapters::{AdapterTables, n_factors};
 use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
@@ -101,8 +103,9 @@ impl Buffers {
     }
 }
 
-fn step_size(size: &ExecutorSize) -> StepSize {
+fn step_size(spec: &ModelSpec, size: &ExecutorSize) -> StepSize {
     StepSize {
+        n_factors: n_factors(spec, &size.adapters),
         n_rows: size.n_batch,
         n_seqs: size.n_seqs,
         n_ctx: size.n_ctx,
@@ -146,7 +149,7 @@ impl GpuExecutor {
         let host = weights.host();
         let kernels = Arc::new(compile(&weights, &size)?);
         let ropes = RopeTables::of(model, size.n_batch, size.n_ctx);
-        let n_tables = step_size(&size).max_words(spec, &part);
+        let n_tables = step_size(spec, &size).max_words(spec, &part);
         let buffers = Buffers::new(host, &layout, n_tables)?;
         let arenas = ArenaParts {
             host,
@@ -160,8 +163,9 @@ impl GpuExecutor {
         let vectors = vectors_of(&weights, &cache, &layout, &ropes);
         let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
         let group = |l| cache.layer_place(l).group;
+        let adapters = AdapterTables::new(&weights, |key| pass::factor_of(spec, key));
         Ok(Self {
-            tables: StepTables::new(spec, &part, group, block_words),
+            tables: StepTables::new(spec, &part, group, block_words).with(adapters),
             constants: write(host, &vectors.bytes())?,
             info: ExecutorInfo {
                 numerics: numerics(&weights, &size, isa),
@@ -198,7 +202,7 @@ impl GpuExecutor {
     }
 
     fn bytes(spec: &ModelSpec, size: &ExecutorSize, layout: &Layout) -> ExecutorBytes {
-        let n_tables = step_size(size).max_words(spec, &size.part_of(spec));
+        let n_tables = step_size(spec, size).max_words(spec, &size.part_of(spec));
         let n_words = layout.n_values + layout.n_acts + n_tables;
         ExecutorBytes {
             state: size.cache(spec).bytes(),

@@ -13,9 +13,9 @@ use super::layout::{Acts, Layout, n_gates};
 use super::tables::StepTables;
 use super::vectors::Vectors;
 use crate::support::activation;
-use crate::weights::MatrixKey;
+use crate::weights::{GpuMatrix, MatrixKey};
 use crate::{
-    AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, JoinedPart, JoinedProducts,
+    ActLayout, AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, GroupSlots, JoinedPart, JoinedProducts,
     MultiplyRows, Normed, Product, ProductEnd, Quantize, RowFactor, RowFunction, RowNorm,
     StoreHeads,
 };
@@ -35,6 +35,19 @@ pub(super) const OF_ROUTER: [Role; 4] = [
     Role::FfnGateShexp,
     Role::FfnUpShexp,
 ];
+
+/// What multiplies the product of a matrix before it is added to the residual; 1 where it is not
+/// added at once.
+pub(super) fn factor_of(spec: &ModelSpec, (role, layer): MatrixKey) -> f32 {
+    let sublayer = match role {
+        Role::AttnOutput => Sublayer::Mixer,
+        Role::FfnDown => Sublayer::Ffn,
+        _ => return 1.0,
+    };
+    let layer = layer.map(|l| &spec.layers[l]);
+    let added = layer.filter(|layer| !layer.is_deferred(sublayer));
+    added.map_or(1.0, |layer| layer.residual_scale)
+}
 
 /// What a step reads and does not change.
 pub(super) struct StepParts<'a> {
@@ -79,6 +92,25 @@ pub(super) struct Made {
     pub(super) x: u32,
     pub(super) d: usize,
     pub(super) n_rows: u32,
+}
+
+/// Products of rows with a matrix.
+#[derive(Clone, Copy)]
+pub(super) struct RowProduct {
+    pub(super) acts: Acts,
+    pub(super) out: u32,
+    pub(super) end: ProductEnd,
+    pub(super) n_rows: u32,
+}
+
+/// Products of all slots of experts with a matrix of each.
+#[derive(Clone, Copy)]
+pub(super) struct SlotProduct {
+    pub(super) slots: GroupSlots,
+    pub(super) acts: Acts,
+    /// Slots that share a row of activations.
+    pub(super) n_shared: usize,
+    pub(super) out: u32,
 }
 
 /// The last product of a sublayer.
@@ -431,6 +463,15 @@ impl<'a> Recorded<'a> {
             ..bindings
         };
         self.dispatches.push(joined.dispatch(way, kernel, bindings));
+        for role in roles {
+            let product = RowProduct {
+                acts: layout.input,
+                out: places[role],
+                end: ProductEnd::Set,
+                n_rows: self.n_rows,
+            };
+            self.adapt((*role, Some(l)), &product, 0);
+        }
     }
 
     /// `x += residual_scale * post(W act + b)`, or `x = norm(x + residual_scale * (W act + b))`.
@@ -442,12 +483,19 @@ impl<'a> Recorded<'a> {
         } = *leaving;
         let layout = self.parts.layout;
         let key = (role, Some(l));
-        let Some(added) = self.normed_result(l, sublayer) else {
-            let end = ProductEnd::Add(self.spec().layers[l].residual_scale);
+        let layer = &self.spec().layers[l];
+        let added = self.normed_result(l, sublayer);
+        // What adapters add to a result that is not added at once is multiplied with it.
+        let is_adapted = layer.is_deferred(sublayer) && !self.readers(key).is_empty();
+        if added.is_none() && !is_adapted {
+            let end = ProductEnd::Add(layer.residual_scale);
             return self.product(key, acts, layout.x, end);
-        };
+        }
         self.product(key, acts, layout.y, ProductEnd::Set);
-        self.add(&added);
+        match added {
+            Some(added) => self.add(&added),
+            None => self.add_plain(layout.y, layer.residual_scale),
+        }
     }
 
     /// How the result of a sublayer, `y`, is added, if a norm follows.
@@ -495,11 +543,18 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Activations in the layouts of these matrices.
+    /// Activations in the layouts of these matrices, and of those of adapters.
     pub(super) fn make(&mut self, made: &Made, acts: Acts, keys: &[MatrixKey]) {
         let weights = self.parts.weights;
+        let layouts = keys.iter().filter_map(|key| weights.acts_of(*key));
+        let adapters = keys.iter().flat_map(|key| self.readers(*key));
+        let layouts: Vec<_> = layouts.chain(adapters).collect();
+        self.make_in(made, acts, &layouts);
+    }
+
+    pub(super) fn make_in(&mut self, made: &Made, acts: Acts, layouts: &[ActLayout]) {
         let mut out = [None; 3];
-        for layout in keys.iter().filter_map(|key| weights.acts_of(*key)) {
+        for &layout in layouts {
             out[Quantize::slot(layout)] = Some(acts.at(layout));
         }
         let quantize = Quantize {
@@ -514,14 +569,28 @@ impl<'a> Recorded<'a> {
         self.dispatches.push(quantize.dispatch(kernel, bindings));
     }
 
+    /// A product of all rows, and what adapters add to it.
     pub(super) fn product(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd) {
-        self.product_of(key, acts, out, end, self.n_rows);
-    }
-
-    fn product_of(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd, n_rows: u32) {
+        let product = RowProduct {
+            acts,
+            out,
+            end,
+            n_rows: self.n_rows,
+        };
         let Some(matrix) = self.parts.weights.matrix(key) else {
             return;
         };
+        self.multiply_rows(matrix, &product);
+        self.adapt(key, &product, 0);
+    }
+
+    pub(super) fn multiply_rows(&mut self, matrix: &GpuMatrix, of: &RowProduct) {
+        let RowProduct {
+            acts,
+            out,
+            end,
+            n_rows,
+        } = *of;
         let (way, kernel) = self.parts.kernels.product(matrix.format, n_rows);
         for slice in &matrix.slices {
             let product = Product {
@@ -546,8 +615,9 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// The logits of some rows, in their order, before they are scaled and capped.
-    pub(super) fn head_of(&mut self, rows: &[usize]) {
+    /// The logits of those of the rows `wanted`, in their order, before they are scaled and capped.
+    pub(super) fn head_of(&mut self, wanted: &[usize], which: Range<usize>) {
+        let rows = &wanted[which.clone()];
         if rows.is_empty() {
             return;
         }
@@ -572,7 +642,16 @@ impl<'a> Recorded<'a> {
             self.make(&made, acts, &[key]);
             n_before += run.len();
         }
-        let n_rows = rows.len() as u32;
-        self.product_of(key, layout.input, layout.logits, ProductEnd::Set, n_rows);
+        let Some(matrix) = self.parts.weights.matrix(key) else {
+            return;
+        };
+        let product = RowProduct {
+            acts: layout.input,
+            out: layout.logits,
+            end: ProductEnd::Set,
+            n_rows: rows.len() as u32,
+        };
+        self.multiply_rows(matrix, &product);
+        self.adapt(key, &product, which.start as u32);
     }
 }

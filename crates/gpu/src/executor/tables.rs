@@ -5,6 +5,7 @@
 
 use atta_model::spec::{Attention, ModelSpec, Temperature};
 use atta_model::{Error, RopeTables, Row, SeqId, SeqTable, Share, seqs::BLOCK_LEN};
+use super::adapters::AdapterTables;
 use std::collections::HashMap;
 
 /// The words of a step, and where things begin among them.
@@ -22,6 +23,7 @@ pub(super) struct StepTables {
     temperatures_at: Vec<u32>,
     slots_at: Vec<u32>,
     rows_at: Vec<u32>,
+    adapters: AdapterTables,
 }
 
 /// The most rows, sequences and positions of a step.
@@ -30,6 +32,8 @@ pub(super) struct StepSize {
     pub(super) n_rows: usize,
     pub(super) n_seqs: usize,
     pub(super) n_ctx: usize,
+    /// Factors of what adapters add to a row.
+    pub(super) n_factors: usize,
 }
 
 impl StepSize {
@@ -39,6 +43,7 @@ impl StepSize {
             n_rows,
             n_seqs,
             n_ctx,
+            n_factors,
         } = self;
         let layers = spec.layers[part.layers.clone()].iter();
         let attentions: Vec<&Attention> = layers.filter_map(|l| l.attention()).collect();
@@ -48,7 +53,7 @@ impl StepSize {
         let n_masks = distinct(attentions.iter().map(|a| a.mask));
         let of_group = 2 * n_rows + n_seqs.min(n_rows).saturating_mul(n_blocks);
         let d_ropes = n_ropes * spec.max_d_rope();
-        let of_row = d_ropes + distinct(attentions.iter().filter_map(|a| a.temperature));
+        let of_row = n_factors + d_ropes + distinct(attentions.iter().filter_map(|a| a.temperature));
         let of_step = n_rows * (of_row + 4 * n_masks) + n_masks.saturating_mul(of_group);
         // Keys that move need their blocks and angles.
         of_step.max(n_blocks + spec.max_d_rope()).max(64)
@@ -85,6 +90,7 @@ impl StepTables {
             temperatures_at: Vec::new(),
             slots_at: Vec::new(),
             rows_at: Vec::new(),
+            adapters: AdapterTables::default(),
         };
         for l in part.layers.clone() {
             if let Some(a) = spec.layers[l].attention() {
@@ -92,6 +98,16 @@ impl StepTables {
             }
         }
         this
+    }
+
+    /// The same with the factors of adapters.
+    pub(super) fn with(self, adapters: AdapterTables) -> Self {
+        Self { adapters, ..self }
+    }
+
+    /// What adapters add to the rows of the step.
+    pub(super) fn adapters(&self) -> &AdapterTables {
+        &self.adapters
     }
 
     fn add_layer(&mut self, spec: &ModelSpec, l: usize, a: &Attention, group: usize) {
@@ -107,11 +123,13 @@ impl StepTables {
         self.temperatures.extend(temperature);
     }
 
-    /// Sets the words of the rows of a step, which are in their sequences.
+    /// Sets the words of the rows of a step, which are in their sequences; `wanted` are those that
+    /// want logits.
     pub(super) fn fill(
         &mut self,
         spec: &ModelSpec,
         rows: &[Row],
+        wanted: &[usize],
         seqs: &SeqTable,
         ropes: &mut RopeTables,
     ) -> Result<(), Error> {
@@ -128,6 +146,7 @@ impl StepTables {
             let factors = rows.iter().map(|row| temperature.at(row.pos).to_bits());
             self.words.extend(factors);
         }
+        self.adapters.fill(&mut self.words, rows, wanted);
         let tables = self.fill_blocks(rows, seqs);
         self.fill_views(spec, rows, seqs, &tables)
     }

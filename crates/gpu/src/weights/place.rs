@@ -107,7 +107,7 @@ fn matrix(
     plan: &mut ArenaPlan,
 ) -> Result<GpuMatrix, Error> {
     let shape = MatrixShape {
-        d_out: bound.shape.d_out / rows.n_all.max(1) * rows.n,
+        d_out: rows.n_of(bound.shape.d_out),
         ..bound.shape
     };
     Ok(GpuMatrix {
@@ -139,7 +139,7 @@ fn experts(
         n_experts,
         slices: plan.experts(n_experts, bound.shape)?,
         scales: bound.scales.to_vec(),
-        bias,
+        bias: Some(bias),
     })
 }
 

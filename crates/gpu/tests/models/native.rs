@@ -1,5 +1,6 @@
 //! The tests, and the drivers that they run on.
 
+mod adapters;
 mod bits;
 mod host;
 mod states;
@@ -20,7 +21,7 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 14] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
         run: bits::goldens,
@@ -28,6 +29,14 @@ const TESTS: [Test; 12] = [
     Test {
         name: "quantized models have the CPU's logits",
         run: bits::quantized,
+    },
+    Test {
+        name: "adapters of some rows have the CPU's logits",
+        run: adapters::rows,
+    },
+    Test {
+        name: "a device that is lost beside adapters changes no bit",
+        run: adapters::loss,
     },
     Test {
         name: "batches and chunks change no bit",

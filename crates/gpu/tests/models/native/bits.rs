@@ -14,7 +14,7 @@ const MIN_WITH_EXPERTS: usize = 12;
 /// Goldens whose last layers GPUs run, and not all, at least.
 const MIN_PARTS: usize = 3;
 /// Quantized models that GPUs run, at least.
-const MIN_QUANTIZED: usize = 10;
+const MIN_QUANTIZED: usize = 40;
 /// Tokens of a golden that are compared.
 const N_TOKENS: usize = 24;
 
@@ -90,10 +90,13 @@ pub(super) fn quantized(host: &SharedHost) {
     assert!(n >= MIN_QUANTIZED, "{n} quantized models");
 }
 
-/// Every third of the goldens that are files.
+/// Every third of the goldens that are files, and those with experts.
 fn some_goldens() -> Vec<Golden> {
     let all = crate::support::goldens().into_iter();
-    all.filter(|golden| !golden.is_made()).step_by(3).collect()
+    let files = all.filter(|golden| !golden.is_made()).enumerate();
+    let has_experts = |golden: &Golden| golden.model().spec().max_experts().0 > 0;
+    let some = files.filter(|(i, golden)| i % 3 == 0 || has_experts(golden));
+    some.map(|(_, golden)| golden).collect()
 }
 
 pub(super) fn chunks(host: &SharedHost) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A host behind another one: with small buffers, and with a call that fails.
-struct Narrow {
+pub(super) struct Narrow {
     host: SharedHost,
     info: HostInfo,
     /// Calls until the one that fails; below 0: none.
@@ -19,7 +19,7 @@ struct Narrow {
 }
 
 impl Narrow {
-    fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<AtomicI64>) {
+    pub(super) fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<AtomicI64>) {
         let n_calls_left = Arc::new(AtomicI64::new(-1));
         let info = HostInfo {
             buffer_bytes: buffer_bytes.min(host.info().buffer_bytes),
