@@ -1,20 +1,22 @@
-//! The kernel that multiplies rows of values: by a number of the model, or by gates.
+//! The kernel that multiplies rows of values: by a number of the model, or by other values.
 
 use crate::host::PARAM_WORDS;
 use crate::quantize::NONE;
-use crate::{Bindings, Dispatch, PipelineId};
+use crate::{Bindings, Dispatch, PipelineId, RowActivation};
 
 /// What rows are multiplied by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RowFactor {
     /// A number among the weights, at this word.
     Weight(u32),
-    /// The sigmoid of a gate for each `n` neighbours.
-    Gates {
+    /// A value for each `n` neighbours.
+    Values {
         /// First word among the values, `[n_rows, d / n]`.
         at: u32,
-        /// Neighbours that share a gate.
+        /// Neighbours that share a value.
         n: u32,
+        /// What is applied to it before; one without numbers of its own.
+        activation: Option<RowActivation>,
     },
 }
 
@@ -34,12 +36,15 @@ pub struct MultiplyRows {
 impl MultiplyRows {
     /// The run of the kernel [`Shader::multiply`](crate::Shader::multiply).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
-        let [weight, gates, n] = match self.by {
-            RowFactor::Weight(at) => [at, NONE, 1],
-            RowFactor::Gates { at, n } => [NONE, at, n],
+        let [weight, gates, n, activation] = match self.by {
+            RowFactor::Weight(at) => [at, NONE, 1, NONE],
+            RowFactor::Values { at, n, activation } => {
+                let kind = activation.map_or(NONE, RowActivation::kind);
+                [NONE, at, n, kind]
+            }
         };
         let mut params = [0; PARAM_WORDS];
-        params[1..6].copy_from_slice(&[self.d, self.x, weight, gates, n]);
+        params[1..7].copy_from_slice(&[self.d, self.x, weight, gates, n, activation]);
         Dispatch {
             pipeline,
             bindings,

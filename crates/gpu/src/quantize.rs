@@ -122,7 +122,7 @@ impl RowActivation {
     }
 
     /// Which one, as the shaders number them.
-    fn kind(self) -> u32 {
+    pub(crate) fn kind(self) -> u32 {
         match self {
             Self::Silu => 0,
             Self::GeluTanh => 1,

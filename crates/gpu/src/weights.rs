@@ -13,7 +13,7 @@ use crate::{ActLayout, ArenaPlan, Error, ExpertSlice, SharedHost, Slice, WeightF
 use atta_model::spec::{LayerSpec, ModelSpec};
 use adapters::GpuAdapter;
 pub(crate) use adapters::{GpuExpertPair, GpuPair};
-use atta_model::{Adapter, BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share};
+use atta_model::{Adapter, AdapterSizes, BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share};
 use atta_store::{
     Budget, ChunkGuard, Error as StoreError, ModelFiles, Plan, Reservation, ResidencyPolicy,
     Streamed, WeightGroup, Weights,
@@ -37,6 +37,7 @@ pub struct GpuWeights {
     arenas: Vec<OwnBuffer>,
     placed: PlacedMatrices,
     adapters: Vec<GpuAdapter>,
+    adapter_sizes: AdapterSizes,
     memory: Reservation,
 }
 
@@ -183,7 +184,7 @@ impl GpuWeights {
         let memory = gpu.reserve("gpu weights", plan.bytes().sum());
         let memory = memory.map_err(store)?;
         let made = plan.bytes().map(|bytes| OwnBuffer::new(host, bytes));
-        let mut this = Self {
+        let this = Self {
             arenas: made.collect::<Result<_, _>>()?,
             model: bind(
                 spec,
@@ -196,6 +197,7 @@ impl GpuWeights {
             part: part.clone(),
             placed,
             adapters: adapted,
+            adapter_sizes: AdapterSizes::of(adapters),
             memory,
         };
         source.read_matrices(part, &mut |rows| this.write_rows(rows))?;
@@ -281,6 +283,11 @@ impl GpuWeights {
             }
         }
         runs.into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// Sizes that decide on the memory of a step with adapters.
+    pub(crate) fn adapter_sizes(&self) -> &AdapterSizes {
+        &self.adapter_sizes
     }
 
     /// A buffer of weights.

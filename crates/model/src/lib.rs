@@ -47,8 +47,8 @@ pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
 pub use kv::{
-    BlockPiece, CacheSize, KeyTurn, KvArena, KvCache, KvElem, KvLayerPlace, KvType, StateCoverage,
-    StoredKeys,
+    BlockPiece, CacheSize, KeyTurn, KvArena, KvCache, KvElem, KvLayerPlace, KvType, StateBlocks,
+    StateCoverage, StoredKeys,
 };
 pub use members::{
     Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, columns_bytes, most_numbers,

@@ -6,7 +6,7 @@
 use super::kernels::LAYOUTS;
 use crate::{ActLayout, Error, GroupSlots, Quantize};
 use atta_model::spec::{Attention, LayerSpec, ModelSpec, Moe, OutputGate, WeightedSide};
-use atta_model::{ExecutorSize, Share};
+use atta_model::{AdapterSizes, ExecutorSize, Share};
 
 /// Words of partial results of attention, and of logits that are computed at once, but for rows
 /// with more: 32 MiB, or an eighth of the largest buffer.
@@ -160,12 +160,13 @@ impl Words {
 }
 
 impl Layout {
-    /// The regions of a part of a model for an executor of a size, in buffers of at most
-    /// `buffer_bytes`.
+    /// The regions of a part of a model with adapters for an executor of a size, in buffers of at
+    /// most `buffer_bytes`.
     pub(super) fn new(
         spec: &ModelSpec,
         part: &Share,
         size: &ExecutorSize,
+        adapters: &AdapterSizes,
         buffer_bytes: u64,
     ) -> Result<Self, Error> {
         let room = usize::try_from(buffer_bytes / 32).unwrap_or(usize::MAX);
@@ -174,7 +175,7 @@ impl Layout {
             ..Self::default()
         };
         let mut words = [Words(0); 2];
-        layout.place_adapters(spec, size, &mut words)?;
+        layout.place_adapters(spec, size.n_batch, adapters, &mut words)?;
         let [values, acts] = words;
         layout.place_values(spec, part, size.n_batch, values)?;
         layout.place_acts(spec, size, acts)?;
@@ -185,19 +186,20 @@ impl Layout {
     fn place_adapters(
         &mut self,
         spec: &ModelSpec,
-        size: &ExecutorSize,
+        n: usize,
+        adapters: &AdapterSizes,
         [values, acts]: &mut [Words; 2],
     ) -> Result<(), Error> {
-        let rank = size.adapters.rank();
+        let rank = adapters.rank();
         if rank == 0 {
             return Ok(());
         }
         let experts = ExpertWidths::of(spec);
-        let n_rows = size.n_batch * experts.n_used.max(1);
+        let n_rows = n * experts.n_used.max(1);
         // All slots are computed at once, other rows as many as there is room for.
-        let of_slots = experts.n_used * experts.d_widest.max(spec.d_model) * size.n_batch;
-        let d_out = size.adapters.d_out();
-        let n_results = d_out.saturating_mul(size.n_batch);
+        let of_slots = experts.n_used * experts.d_widest.max(spec.d_model) * n;
+        let d_out = adapters.d_out();
+        let n_results = d_out.saturating_mul(n);
         let n_results = n_results.min(self.room.max(d_out)).max(of_slots);
         self.adapters = AdapterRegions {
             low: values.take(n_rows * rank)?,

@@ -12,6 +12,7 @@ mod kv;
 mod layout;
 mod pass;
 mod run;
+mod states;
 mod tables;
 mod vectors;
 
@@ -19,7 +20,7 @@ use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost}
 use atta_kernels::KvElem;
 use atta_model::spec::ModelSpec;
 use atta_model::{
-    Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, Role,
+    AdapterSizes, Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, Role,
     RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
@@ -28,6 +29,7 @@ use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
 use pass::TOGETHER;
+use states::GpuStates;
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
@@ -103,9 +105,9 @@ impl Buffers {
     }
 }
 
-fn step_size(spec: &ModelSpec, size: &ExecutorSize) -> StepSize {
+fn step_size(spec: &ModelSpec, size: &ExecutorSize, adapters: &AdapterSizes) -> StepSize {
     StepSize {
-        n_factors: n_factors(spec, &size.adapters),
+        n_factors: n_factors(spec, adapters),
         n_rows: size.n_batch,
         n_seqs: size.n_seqs,
         n_ctx: size.n_ctx,
@@ -139,8 +141,10 @@ impl GpuExecutor {
             return Err(Error::Unsupported(what));
         }
         let buffer_bytes = weights.host().info().buffer_bytes;
-        let layout = Layout::new(spec, &part, &size, buffer_bytes)?;
-        let bytes = Self::bytes(spec, &size, &layout);
+        let adapters = weights.adapter_sizes();
+        let layout = Layout::new(spec, &part, &size, adapters, buffer_bytes)?;
+        let n_tables = step_size(spec, &size, adapters).max_words(spec, &part);
+        let bytes = Self::bytes(spec, &size, &layout, n_tables);
         let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
         let memory = [
             reserve("gpu kv cache", bytes.state)?,
@@ -149,7 +153,6 @@ impl GpuExecutor {
         let host = weights.host();
         let kernels = Arc::new(compile(&weights, &size)?);
         let ropes = RopeTables::of(model, size.n_batch, size.n_ctx);
-        let n_tables = step_size(spec, &size).max_words(spec, &part);
         let buffers = Buffers::new(host, &layout, n_tables)?;
         let arenas = ArenaParts {
             host,
@@ -157,9 +160,11 @@ impl GpuExecutor {
             bindings: buffers.bindings(buffers.nothing.id(), buffers.nothing.id()),
             n_tables,
         };
-        let cache = KvCache::new(size.cache(spec), |n, bytes| {
-            GpuArena::new(&arenas, n, bytes)
-        })?;
+        let cache = KvCache::new(
+            size.cache(spec),
+            |n, bytes| GpuArena::new(&arenas, n, bytes),
+            |n, floats| GpuStates::new(host, n, floats),
+        )?;
         let vectors = vectors_of(&weights, &cache, &layout, &ropes);
         let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
         let group = |l| cache.layer_place(l).group;
@@ -191,18 +196,25 @@ impl GpuExecutor {
         })
     }
 
-    /// Memory on the GPU of an executor of a part of a model, without its weights, at most.
+    /// Memory on the GPU of an executor of a part of a model without adapters, without its weights,
+    /// at most.
     ///
     /// # Errors
     /// A size that no executor can have.
     pub fn executor_bytes(spec: &ModelSpec, size: &ExecutorSize) -> Result<ExecutorBytes, Error> {
         let part = size.part_of(spec);
-        let layout = Layout::new(spec, &part, size, u64::MAX)?;
-        Ok(Self::bytes(spec, size, &layout))
+        let adapters = AdapterSizes::default();
+        let layout = Layout::new(spec, &part, size, &adapters, u64::MAX)?;
+        let n_tables = step_size(spec, size, &adapters).max_words(spec, &part);
+        Ok(Self::bytes(spec, size, &layout, n_tables))
     }
 
-    fn bytes(spec: &ModelSpec, size: &ExecutorSize, layout: &Layout) -> ExecutorBytes {
-        let n_tables = step_size(spec, size).max_words(spec, &size.part_of(spec));
+    fn bytes(
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        layout: &Layout,
+        n_tables: usize,
+    ) -> ExecutorBytes {
         let n_words = layout.n_values + layout.n_acts + n_tables;
         ExecutorBytes {
             state: size.cache(spec).bytes(),

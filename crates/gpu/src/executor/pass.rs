@@ -16,7 +16,7 @@ use crate::support::activation;
 use crate::weights::{GpuMatrix, MatrixKey};
 use crate::{
     ActLayout, AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, GroupSlots, JoinedPart, JoinedProducts,
-    MultiplyRows, Normed, Product, ProductEnd, Quantize, RowFactor, RowFunction, RowNorm,
+    MultiplyRows, Normed, Product, ProductEnd, Quantize, RowActivation, RowFactor, RowFunction, RowNorm,
     StoreHeads,
 };
 use atta_model::spec::{
@@ -199,9 +199,10 @@ impl<'a> Recorded<'a> {
         self.store_heads(l, a, &kv);
         self.attend(l, a, &kv);
         if let Some(neighbours) = a.d_q().checked_div(n_gates(a)) {
-            let by = RowFactor::Gates {
+            let by = RowFactor::Values {
                 at: layout.gates,
                 n: neighbours as u32,
+                activation: Some(RowActivation::Sigmoid),
             };
             self.multiply(layout.heads, a.d_q(), by);
         }

@@ -3,7 +3,7 @@
 use super::{Contents, Probe, bytes_of};
 use crate::samples::Samples;
 use crate::{
-    ActLayout, Error, MultiplyRows, Quantize, RowFactor, RowFunction, RowNorm, Shader,
+    ActLayout, Error, MultiplyRows, Quantize, RowActivation, RowFactor, RowFunction, RowNorm, Shader,
 };
 use atta_kernels::math;
 
@@ -57,7 +57,8 @@ pub(super) fn weighted(probe: &mut Probe<'_>) -> Result<(), Error> {
             if norm.is_some() {
                 probe.kernels.rms_norm(x, &weight, EPS, &mut row);
             }
-            row.into_iter().map(move |x| routes[slot] * x)
+            let weight = routes[slot];
+            row.into_iter().map(move |x| weight * x)
         };
         let expected: Vec<f32> = (0..routes.len()).flat_map(row).collect();
         let what = format!("norm {norm:?}");
@@ -73,8 +74,15 @@ pub(super) fn multiplied(probe: &mut Probe<'_>) -> Result<(), Error> {
     let gates: Vec<f32> = samples.floats(N_ROWS * D).iter().map(|x| 8.0 * x).collect();
     let number = 0.37f32;
     let at = x.len() as u32;
-    let of_gates = NEIGHBOURS.map(|n| RowFactor::Gates { at, n: n as u32 });
-    for by in [RowFactor::Weight(1)].into_iter().chain(of_gates) {
+    let values = |n: usize, activation| RowFactor::Values {
+        at,
+        n: n as u32,
+        activation,
+    };
+    let of_gates = NEIGHBOURS.map(|n| values(n, Some(RowActivation::Sigmoid)));
+    let others = [None, Some(RowActivation::Silu)].map(|activation| values(1, activation));
+    let all = [RowFactor::Weight(1)].into_iter().chain(of_gates);
+    for by in all.chain(others) {
         let rows = MultiplyRows {
             n_rows: N_ROWS as u32,
             d: D as u32,
@@ -93,7 +101,14 @@ pub(super) fn multiplied(probe: &mut Probe<'_>) -> Result<(), Error> {
         let factor = |i: usize| match by {
             RowFactor::Weight(_) => number,
             // A width is a multiple of the neighbours that share a gate.
-            RowFactor::Gates { n, .. } => math::sigmoid(gates[i / n as usize]),
+            RowFactor::Values { n, activation, .. } => {
+                let gate = gates[i / n as usize];
+                match activation {
+                    None => gate,
+                    Some(RowActivation::Silu) => gate * math::sigmoid(gate),
+                    Some(_) => math::sigmoid(gate),
+                }
+            }
         };
         let expected = x.iter().enumerate().map(|(i, x)| (x * factor(i)).to_bits());
         let expected: Vec<u32> = expected.collect();

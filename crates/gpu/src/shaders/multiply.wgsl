@@ -1,20 +1,25 @@
-// A row times a number of the model, or times gates: `x_i = x_i·w`, or `x_i = x_i·sigmoid(g_{i / n})`.
+// A row times a number of the model, or times other values: `x_i = x_i·w`, or `x_i = x_i·act(g_{i / n})`.
 
 struct Params {
     zero: u32,
     d: u32,
     x_at: u32,
     weight_at: u32,
-    // Gates of all rows, and how many neighbours share one; NONE: there are none.
+    // The other values of all rows, how many neighbours share one, and their activation; NONE: there are none.
     gates_at: u32,
     n: u32,
+    activation: u32,
 }
 
 fn factor_of(row: u32, i: u32) -> f32 {
     if p.gates_at == NONE {
         return vector(p.weight_at);
     }
-    return sigmoid(values[p.gates_at + row * (p.d / p.n) + i / p.n]);
+    let gate = values[p.gates_at + row * (p.d / p.n) + i / p.n];
+    if p.activation == NONE {
+        return gate;
+    }
+    return activate(p.activation, gate, vec4<f32>(0.0));
 }
 
 @compute @workgroup_size(64)

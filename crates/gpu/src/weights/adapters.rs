@@ -93,11 +93,6 @@ impl GpuAdapter {
     pub(crate) fn scales(&self) -> impl Iterator<Item = (MatrixKey, f32)> {
         self.scales.iter().map(|(&key, &scale)| (key, scale))
     }
-
-    /// What multiplies the products for a matrix.
-    pub(crate) fn scale(&self, key: MatrixKey) -> Option<f32> {
-        self.scales.get(&key).copied()
-    }
 }
 
 impl GpuWeights {

@@ -85,10 +85,7 @@ pub(super) fn rows(host: &SharedHost) {
     let mut n = 0;
     for name in KINDS {
         let model = adapted(name);
-        let size = atta_model::ExecutorSize {
-            adapters: atta_model::AdapterSizes::of(model.adapters()),
-            ..size(KvType::F16)
-        };
+        let size = size(KvType::F16);
         if let Some(why) = lacks(&model, KvType::F16) {
             println!("{name}: {why}");
             continue;
@@ -109,10 +106,7 @@ pub(super) fn rows(host: &SharedHost) {
 
 pub(super) fn loss(host: &SharedHost) {
     let model = adapted("llama-plain");
-    let size = atta_model::ExecutorSize {
-        adapters: atta_model::AdapterSizes::of(model.adapters()),
-        ..size(KvType::F16)
-    };
+    let size = size(KvType::F16);
     let ids = &golden("llama-plain").tokens[..N_TOKENS];
     let expected = logits(cpu(&model, &size).as_mut(), ids);
     let (narrow, n_calls_left) = Narrow::before(host, u64::MAX);

@@ -5,7 +5,6 @@ use crate::support::quantized::Blocks;
 use crate::support::{Golden, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, KvType, Model, Output, Want};
-use std::sync::Arc;
 
 /// Goldens that GPUs run, at least.
 const MIN_GOLDENS: usize = 60;
