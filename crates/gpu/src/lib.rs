@@ -21,7 +21,8 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
-//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`Convolve`], [`KeepInputs`], [`Decays`], [`NormHeads`],
+//!   [`Scan`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
 //!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
@@ -44,6 +45,7 @@ mod host;
 mod multiply;
 mod product;
 mod quantize;
+mod recurrent;
 mod samples;
 mod self_test;
 mod shader;
@@ -71,6 +73,9 @@ pub use host::{
 pub use multiply::{MultiplyRows, RowFactor};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
+pub use recurrent::{
+    Convolve, Decays, KeepInputs, NormHeads, RowHistory, SCAN_KEY_MAX, Scan, ScanKeys,
+};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
 pub use sum::{AddNormed, AddScaled, Normed};

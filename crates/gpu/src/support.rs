@@ -4,10 +4,13 @@
 //! computed on the CPU instead, unnoticed.
 
 use crate::executor::kv_of;
-use crate::{EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, WeightFormat};
+use crate::{
+    EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, SCAN_KEY_MAX, WeightFormat,
+};
 use atta_formats::Directory;
 use atta_model::spec::{
-    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, Moe, Outputs, Wiring,
+    Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mamba2, Mixer, ModelSpec, Moe,
+    NetDecay, NetTensors, Outputs, Presence, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -128,7 +131,14 @@ fn check_sublayers(layer: &LayerSpec) -> Result<(), &'static str> {
     match &layer.mixer {
         Mixer::None => {}
         Mixer::Attention(a) => check_attention(a)?,
-        _ => return Err("a recurrent mixer"),
+        Mixer::ShortConv(_) => {}
+        Mixer::DeltaNet(net) => check_net(net)?,
+        Mixer::Mamba2(mamba) => check_mamba2(mamba)?,
+        Mixer::AttentionAndMamba2(both) => {
+            check_attention(&both.attention)?;
+            check_mamba2(&both.mamba)?;
+        }
+        Mixer::Mamba(_) => return Err("a state space of channels"),
     }
     match &layer.ffn {
         Ffn::None => {}
@@ -140,7 +150,29 @@ fn check_sublayers(layer: &LayerSpec) -> Result<(), &'static str> {
     let has_both = layer.mixer != Mixer::None && layer.ffn != Ffn::None;
     let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
     let is_half = is_parallel && !has_both && !layer.is_left_out();
-    first_of(&[(is_half, "one sublayer, wired as two")])
+    let is_attention = matches!(layer.mixer, Mixer::None | Mixer::Attention(_));
+    first_of(&[
+        (is_half, "one sublayer, wired as two"),
+        (is_parallel && !is_attention, "a recurrent mixer beside its MLP"),
+    ])
+}
+
+fn check_net(net: &DeltaNet) -> Result<(), &'static str> {
+    let is_of_heads = matches!(net.decay, NetDecay::Heads(_));
+    let is_joint = net.tensors == NetTensors::Joint && net.gate_rank.is_none();
+    first_of(&[
+        (!is_of_heads, "a delta net with decays of channels"),
+        (!is_joint, "a delta net of several convolutions"),
+        (net.d_key > SCAN_KEY_MAX as usize, "keys of this width"),
+    ])
+}
+
+fn check_mamba2(mamba: &Mamba2) -> Result<(), &'static str> {
+    let has_groups = mamba.norm != Presence::Absent && mamba.n_groups > 1;
+    first_of(&[
+        (has_groups, "a state space with norms of groups"),
+        (mamba.d_state > SCAN_KEY_MAX as usize, "keys of this width"),
+    ])
 }
 
 fn check_experts(m: &Moe) -> Result<(), &'static str> {

@@ -50,7 +50,7 @@ fn a_budget_takes_as_many_layers_as_fit() {
 #[test]
 fn what_kernels_lack_is_named() {
     for (name, what) in [
-        ("mamba2", "layer 0 has a recurrent mixer"),
+        ("mamba", "layer 0 has a state space of channels"),
         ("bert", "it is an encoder"),
         ("deepseek2", "layer 0 has latent attention"),
     ] {

@@ -5,7 +5,9 @@
 
 use super::kernels::LAYOUTS;
 use crate::{ActLayout, Error, GroupSlots, Quantize};
-use atta_model::spec::{Attention, LayerSpec, ModelSpec, Moe, OutputGate, WeightedSide};
+use atta_model::spec::{
+    Attention, LayerSpec, Mamba2, Mixer, ModelSpec, Moe, OutputGate, WeightedSide,
+};
 use atta_model::{AdapterSizes, ExecutorSize, Share};
 
 /// Words of partial results of attention, and of logits that are computed at once, but for rows
@@ -46,6 +48,7 @@ pub(super) struct Layout {
     pub(super) n_partials: usize,
     pub(super) n_acts: usize,
     pub(super) experts: ExpertRegions,
+    pub(super) recurrent: RecurrentRegions,
     pub(super) adapters: AdapterRegions,
     /// Words of the regions that are used in turns.
     room: usize,
@@ -64,6 +67,68 @@ pub(super) struct ExpertRegions {
     /// Among the activations: routes, and slots in the order of experts.
     pub(super) routes: u32,
     pub(super) groups: u32,
+}
+
+/// Where the numbers of a recurrent layer are, in the place of those of attention; all of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecurrentRegions {
+    /// Inputs and results of the convolution.
+    pub(super) inputs: u32,
+    pub(super) mixed: u32,
+    /// The gate of the results, and these.
+    pub(super) z: u32,
+    pub(super) results: u32,
+    /// Of each head: what decays and gains are made of, and these.
+    pub(super) alpha: u32,
+    pub(super) beta: u32,
+    pub(super) decays: u32,
+    pub(super) gains: u32,
+}
+
+/// The widest convolution and results of recurrent layers, and the most heads.
+#[derive(Clone, Copy, Default)]
+struct RecurrentWidths {
+    d_conv: usize,
+    d_results: usize,
+    n_heads: usize,
+}
+
+impl RecurrentWidths {
+    fn of(spec: &ModelSpec) -> Self {
+        let of_mamba = |mamba: &Mamba2| [mamba.d_conv(), mamba.d_inner(), mamba.n_heads];
+        let all = spec.layers.iter().map(|layer| match &layer.mixer {
+            Mixer::ShortConv(_) => [spec.d_model, spec.d_model, 0],
+            Mixer::DeltaNet(net) => [net.d_conv(), net.d_values(), net.n_heads],
+            Mixer::Mamba2(mamba) => of_mamba(mamba),
+            Mixer::AttentionAndMamba2(both) => of_mamba(&both.mamba),
+            Mixer::None | Mixer::Attention(_) | Mixer::Mamba(_) => [0; 3],
+        });
+        let largest = |a: [usize; 3], b: [usize; 3]| [0, 1, 2].map(|i| a[i].max(b[i]));
+        let [d_conv, d_results, n_heads] = all.fold([0; 3], largest);
+        Self {
+            d_conv,
+            d_results,
+            n_heads,
+        }
+    }
+
+    fn place(self, n: usize, words: &mut Words) -> Result<RecurrentRegions, Error> {
+        let Self {
+            d_conv,
+            d_results,
+            n_heads,
+        } = self;
+        Ok(RecurrentRegions {
+            inputs: words.take(n * d_conv)?,
+            mixed: words.take(n * d_conv)?,
+            z: words.take(n * d_results)?,
+            results: words.take(n * d_results)?,
+            alpha: words.take(n * n_heads)?,
+            beta: words.take(n * n_heads)?,
+            decays: words.take(n * n_heads)?,
+            gains: words.take(n * n_heads)?,
+        })
+    }
 }
 
 /// Where what adapters compute is: the results of their first matrices, as values and as
@@ -226,6 +291,8 @@ impl Layout {
         self.v = mixer.take(n * d_kv)?;
         self.heads = mixer.take(n * d_q)?;
         self.gates = mixer.take(n * spec.attentions().map(n_gates).max().unwrap_or(0))?;
+        let mut recurrent = values;
+        self.recurrent = RecurrentWidths::of(spec).place(n, &mut recurrent)?;
         let mut mlp = values;
         let experts = ExpertWidths::of(spec);
         let d_hidden = d_ff.max(experts.d_hidden);
@@ -242,7 +309,7 @@ impl Layout {
         let n_vocab = if part.head { spec.n_logits() } else { 0 };
         self.n_logit_rows = (self.room / n_vocab.max(1)).clamp(1, n);
         self.logits = head.take(self.n_logit_rows * n_vocab)?;
-        self.n_values = mixer.0.max(mlp.0).max(head.0);
+        self.n_values = mixer.0.max(recurrent.0).max(mlp.0).max(head.0);
         Ok(())
     }
 
@@ -256,7 +323,8 @@ impl Layout {
         let (d_q, _, d_ff) = spec.max_widths();
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
-        self.mixed = acts.take_acts(n, d_q)?;
+        let d_mixed = d_q.max(RecurrentWidths::of(spec).d_results);
+        self.mixed = acts.take_acts(n, d_mixed)?;
         if experts.n_used > 0 {
             let n_slots = n * experts.n_used;
             self.experts.routes = acts.take(2 * n_slots)?;

@@ -11,6 +11,7 @@ mod kernels;
 mod kv;
 mod layout;
 mod pass;
+mod recurrent;
 mod run;
 mod states;
 mod tables;
@@ -29,12 +30,13 @@ use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
 use pass::TOGETHER;
-use states::GpuStates;
+use states::{GpuStates, StateTables, n_taps};
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
 
 pub(crate) use buffer::OwnBuffer;
+pub(crate) use recurrent::{OF_MAMBA, OF_SHORT_CONV};
 
 /// The most rows of a batch: workgroups in one dimension.
 const MAX_ROWS: usize = 65_535;
@@ -168,9 +170,11 @@ impl GpuExecutor {
         let vectors = vectors_of(&weights, &cache, &layout, &ropes);
         let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
         let group = |l| cache.layer_place(l).group;
+        let n_taps = spec.layers[part.layers.clone()].iter().map(n_taps).max();
+        let states = StateTables::new(n_taps.unwrap_or(0), cache.states().block_words());
         let adapters = AdapterTables::new(&weights, |key| pass::factor_of(spec, key));
         Ok(Self {
-            tables: StepTables::new(spec, &part, group, block_words).with(adapters),
+            tables: StepTables::new(spec, &part, group, block_words).with(adapters, states),
             constants: write(host, &vectors.bytes())?,
             info: ExecutorInfo {
                 numerics: numerics(&weights, &size, isa),

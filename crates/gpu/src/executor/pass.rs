@@ -9,6 +9,7 @@
 
 use super::kernels::Kernels;
 use super::kv_of;
+use super::recurrent::{OF_MAMBA, OF_NET, OF_SHORT_CONV};
 use super::layout::{Acts, Layout, n_gates};
 use super::tables::StepTables;
 use super::vectors::Vectors;
@@ -27,7 +28,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Matrices of a layer that read the same rows, where it has them.
-pub(super) const TOGETHER: [&[Role]; 3] = [&OF_MIXER, &[Role::FfnGate, Role::FfnUp], &OF_ROUTER];
+pub(super) const TOGETHER: [&[Role]; 6] = [
+    &OF_MIXER,
+    &OF_SHORT_CONV,
+    &OF_NET,
+    &OF_MAMBA,
+    &[Role::FfnGate, Role::FfnUp],
+    &OF_ROUTER,
+];
 const OF_MIXER: [Role; 4] = [Role::AttnQ, Role::AttnK, Role::AttnV, Role::AttnGate];
 pub(super) const OF_ROUTER: [Role; 4] = [
     Role::FfnGateInp,
@@ -40,7 +48,7 @@ pub(super) const OF_ROUTER: [Role; 4] = [
 /// added at once.
 pub(super) fn factor_of(spec: &ModelSpec, (role, layer): MatrixKey) -> f32 {
     let sublayer = match role {
-        Role::AttnOutput => Sublayer::Mixer,
+        Role::AttnOutput | Role::SsmOut | Role::ShortconvOutProj => Sublayer::Mixer,
         Role::FfnDown => Sublayer::Ffn,
         _ => return 1.0,
     };
@@ -61,6 +69,10 @@ pub(super) struct StepParts<'a> {
     pub(super) kv: &'a dyn Fn(usize) -> KvOfLayer,
     /// Buffers without keys and values of a layer.
     pub(super) bindings: Bindings,
+    /// Buffers with recurrent states in the place of keys and values.
+    pub(super) state_bindings: Bindings,
+    /// The first float of the state of a recurrent layer in a block.
+    pub(super) state_at: &'a dyn Fn(usize) -> usize,
 }
 
 /// Keys and values that a layer reads.
@@ -114,10 +126,10 @@ pub(super) struct SlotProduct {
 }
 
 /// The last product of a sublayer.
-struct Leaving {
-    sublayer: Sublayer,
-    role: Role,
-    acts: Acts,
+pub(super) struct Leaving {
+    pub(super) sublayer: Sublayer,
+    pub(super) role: Role,
+    pub(super) acts: Acts,
 }
 
 impl<'a> Recorded<'a> {
@@ -149,11 +161,18 @@ impl<'a> Recorded<'a> {
             acts: self.parts.layout.mixed,
         };
         let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
-        if let Mixer::Attention(a) = &layer.mixer {
-            self.attention(l, a);
-            if !is_parallel {
-                self.leave(l, &leaving);
+        match &layer.mixer {
+            Mixer::Attention(a) => {
+                self.attention(l, a);
+                if !is_parallel {
+                    self.leave(l, &leaving);
+                }
             }
+            Mixer::ShortConv(conv) => self.short_conv(l, conv),
+            Mixer::DeltaNet(net) => self.delta_net(l, net),
+            Mixer::Mamba2(mamba) => self.mamba2(l, mamba),
+            Mixer::AttentionAndMamba2(both) => self.attention_and_mamba2(l, both),
+            Mixer::None | Mixer::Mamba(_) => {}
         }
         match &layer.ffn {
             Ffn::Gated(mlp) => self.gated_mlp(l, mlp),
@@ -173,7 +192,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// Rows of values times a factor.
-    fn multiply(&mut self, x: u32, d: usize, by: RowFactor) {
+    pub(super) fn multiply(&mut self, x: u32, d: usize, by: RowFactor) {
         let rows = MultiplyRows {
             n_rows: self.n_rows,
             d: d as u32,
@@ -188,7 +207,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// Results of heads, as codes.
-    fn attention(&mut self, l: usize, a: &Attention) {
+    pub(super) fn attention(&mut self, l: usize, a: &Attention) {
         let layout = self.parts.layout;
         let places = [layout.q, layout.k, layout.v, layout.gates];
         let products: Vec<_> = OF_MIXER.into_iter().zip(places).collect();
@@ -476,7 +495,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// `x += residual_scale * post(W act + b)`, or `x = norm(x + residual_scale * (W act + b))`.
-    fn leave(&mut self, l: usize, leaving: &Leaving) {
+    pub(super) fn leave(&mut self, l: usize, leaving: &Leaving) {
         let Leaving {
             sublayer,
             role,

@@ -64,6 +64,7 @@ impl GpuExecutor {
             .iter()
             .try_for_each(|arena| arena.flush())?;
         let spec = self.weights.model().spec();
+        self.tables.find_states(self.cache.seqs_mut(), rows);
         self.tables
             .fill(spec, rows, &self.wanted, self.cache.seqs(), &mut self.ropes)?;
         let n = self.layout.n_logit_rows.min(self.wanted.len());
@@ -96,7 +97,13 @@ impl GpuExecutor {
                 block_words: arena.block_words(),
             }
         };
+        let state_bindings = crate::Bindings {
+            kv: self.cache.states().buffer(),
+            ..bindings
+        };
         let parts = StepParts {
+            state_bindings,
+            state_at: &|l| self.cache.state_at(l),
             weights: &self.weights,
             kernels: &self.kernels,
             layout: &self.layout,

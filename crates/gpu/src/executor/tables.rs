@@ -6,6 +6,7 @@
 use atta_model::spec::{Attention, ModelSpec, Temperature};
 use atta_model::{Error, RopeTables, Row, SeqId, SeqTable, Share, seqs::BLOCK_LEN};
 use super::adapters::AdapterTables;
+use super::states::{StateTables, n_taps, state_words};
 use std::collections::HashMap;
 
 /// The words of a step, and where things begin among them.
@@ -24,6 +25,7 @@ pub(super) struct StepTables {
     slots_at: Vec<u32>,
     rows_at: Vec<u32>,
     adapters: AdapterTables,
+    states: StateTables,
 }
 
 /// The most rows, sequences and positions of a step.
@@ -53,7 +55,9 @@ impl StepSize {
         let n_masks = distinct(attentions.iter().map(|a| a.mask));
         let of_group = 2 * n_rows + n_seqs.min(n_rows).saturating_mul(n_blocks);
         let d_ropes = n_ropes * spec.max_d_rope();
-        let of_row = n_factors + d_ropes + distinct(attentions.iter().filter_map(|a| a.temperature));
+        let n_taps = spec.layers[part.layers.clone()].iter().map(n_taps).max();
+        let of_states = state_words(n_taps.unwrap_or(0));
+        let of_row = n_factors + of_states + d_ropes + distinct(attentions.iter().filter_map(|a| a.temperature));
         let of_step = n_rows * (of_row + 4 * n_masks) + n_masks.saturating_mul(of_group);
         // Keys that move need their blocks and angles.
         of_step.max(n_blocks + spec.max_d_rope()).max(64)
@@ -91,6 +95,7 @@ impl StepTables {
             slots_at: Vec::new(),
             rows_at: Vec::new(),
             adapters: AdapterTables::default(),
+            states: StateTables::default(),
         };
         for l in part.layers.clone() {
             if let Some(a) = spec.layers[l].attention() {
@@ -100,9 +105,23 @@ impl StepTables {
         this
     }
 
-    /// The same with the factors of adapters.
-    pub(super) fn with(self, adapters: AdapterTables) -> Self {
-        Self { adapters, ..self }
+    /// The same with the factors of adapters, and the states of recurrent layers.
+    pub(super) fn with(self, adapters: AdapterTables, states: StateTables) -> Self {
+        Self {
+            adapters,
+            states,
+            ..self
+        }
+    }
+
+    /// Finds the recurrent states of rows that were just admitted.
+    pub(super) fn find_states(&mut self, seqs: &mut SeqTable, rows: &[Row]) {
+        self.states.find(seqs, rows);
+    }
+
+    /// The recurrent states of the rows of the step.
+    pub(super) fn states(&self) -> &StateTables {
+        &self.states
     }
 
     /// What adapters add to the rows of the step.
@@ -147,6 +166,7 @@ impl StepTables {
             self.words.extend(factors);
         }
         self.adapters.fill(&mut self.words, rows, wanted);
+        self.states.fill(&mut self.words);
         let tables = self.fill_blocks(rows, seqs);
         self.fill_views(spec, rows, seqs, &tables)
     }

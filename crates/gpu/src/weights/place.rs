@@ -1,12 +1,13 @@
 //! Which matrices a part has, and where each lies.
 
 use super::{GpuExperts, GpuMatrix, MatrixKey, PlacedMatrices, RowChoice};
+use crate::executor::{OF_MAMBA, OF_SHORT_CONV};
 use crate::{ArenaPlan, Error, MatrixShape, WeightFormat};
-use atta_model::spec::OutputGate;
+use atta_model::spec::{LayerSpec, Mamba2, Mixer, OutputGate};
 use atta_model::{BoundTensor, Model, Role, Share};
 
 /// The matrices of a layer, and the roles of their biases.
-const OF_LAYER: [(Role, Option<Role>); 13] = [
+const OF_LAYER: [(Role, Option<Role>); 21] = [
     (Role::AttnQ, Some(Role::AttnQBias)),
     (Role::AttnK, Some(Role::AttnKBias)),
     (Role::AttnV, Some(Role::AttnVBias)),
@@ -20,6 +21,14 @@ const OF_LAYER: [(Role, Option<Role>); 13] = [
     (Role::FfnGateShexp, None),
     (Role::FfnUpShexp, None),
     (Role::FfnDownShexp, None),
+    (Role::ShortconvInProj, None),
+    (Role::ShortconvOutProj, None),
+    (Role::SsmQkv, None),
+    (Role::SsmBeta, None),
+    (Role::SsmAlpha, None),
+    (Role::SsmBetaAlpha, None),
+    (Role::SsmIn, None),
+    (Role::SsmOut, None),
 ];
 
 /// The matrices of the experts of a layer, and the roles of their biases.
@@ -65,7 +74,7 @@ pub(super) fn matrices(
 }
 
 impl PlacedMatrices {
-    /// Places a matrix of a layer; that of queries and gates as two.
+    /// Places a matrix of a layer; one with several things for each row as as many.
     fn place(
         &mut self,
         model: &Model,
@@ -74,28 +83,53 @@ impl PlacedMatrices {
         bias: Option<Role>,
         plan: &mut ArenaPlan,
     ) -> Result<(), Error> {
-        let key = (role, Some(l));
-        let bound = bound(model, key, bias)?;
-        let attention = model.spec().layers[l].attention();
-        let has_gates = |gate| gate == OutputGate::Elements && role == Role::AttnQ;
-        let Some(a) = attention.filter(|a| has_gates(a.gate)) else {
-            let rows = RowChoice::all(bound.shape.d_out);
+        let bound = bound(model, (role, Some(l)), bias)?;
+        let layer = &model.spec().layers[l];
+        for (part, rows) in parts_of(layer, role, bound.shape) {
             let matrix = matrix(&bound, role, bias, rows, plan)?;
-            self.matrices.insert(key, matrix);
-            return Ok(());
-        };
-        // The gates of a head are the rows behind those of its query.
-        for (role, first) in [(Role::AttnQ, 0), (Role::AttnGate, a.d_head)] {
-            let rows = RowChoice {
-                n: a.d_head,
-                n_all: 2 * a.d_head,
-                first,
-            };
-            let matrix = matrix(&bound, Role::AttnQ, bias, rows, plan)?;
-            self.matrices.insert((role, Some(l)), matrix);
+            self.matrices.insert((part, Some(l)), matrix);
         }
         Ok(())
     }
+}
+
+/// What a matrix of a layer is, and which of its rows each part is: mostly one, all rows.
+fn parts_of(layer: &LayerSpec, role: Role, shape: MatrixShape) -> Vec<(Role, RowChoice)> {
+    let n_all = shape.d_out;
+    match (role, &layer.mixer) {
+        // The gates of a head are the rows behind those of its query.
+        (Role::AttnQ, Mixer::Attention(a)) if a.gate == OutputGate::Elements => {
+            let roles = [Role::AttnQ, Role::AttnGate];
+            in_turn(&roles, &[a.d_head; 2], 2 * a.d_head)
+        }
+        (Role::ShortconvInProj, Mixer::ShortConv(_)) => {
+            in_turn(&OF_SHORT_CONV, &[n_all / OF_SHORT_CONV.len(); 3], n_all)
+        }
+        (Role::SsmIn, Mixer::Mamba2(mamba)) => of_mamba(mamba, n_all),
+        (Role::SsmIn, Mixer::AttentionAndMamba2(both)) => of_mamba(&both.mamba, n_all),
+        // Of each key the gains of its heads, then their decays.
+        (Role::SsmBetaAlpha, Mixer::DeltaNet(net)) => {
+            let n = net.n_heads / net.n_key_heads;
+            in_turn(&[Role::SsmBeta, Role::SsmAlpha], &[n; 2], 2 * n)
+        }
+        _ => vec![(role, RowChoice::all(n_all))],
+    }
+}
+
+fn of_mamba(mamba: &Mamba2, n_all: usize) -> Vec<(Role, RowChoice)> {
+    let widths = [mamba.d_inner(), mamba.d_conv(), mamba.n_heads];
+    in_turn(&OF_MAMBA, &widths, n_all)
+}
+
+/// Parts of so many rows behind each other, in each run of `n_all`.
+fn in_turn(roles: &[Role], widths: &[usize], n_all: usize) -> Vec<(Role, RowChoice)> {
+    let mut first = 0;
+    let part = |(&role, &n): (&Role, &usize)| {
+        let rows = RowChoice { n, n_all, first };
+        first += n;
+        (role, rows)
+    };
+    roles.iter().zip(widths).map(part).collect()
 }
 
 /// Places the rows of a matrix that are chosen.

@@ -10,6 +10,8 @@ use atta_model::{Batch, KvType, Model, Output, Want};
 const MIN_GOLDENS: usize = 60;
 /// Those of them with experts, at least.
 const MIN_WITH_EXPERTS: usize = 12;
+/// Those with recurrent layers, at least.
+const MIN_RECURRENT: usize = 12;
 /// Goldens whose last layers GPUs run, and not all, at least.
 const MIN_PARTS: usize = 3;
 /// Quantized models that GPUs run, at least.
@@ -29,6 +31,7 @@ struct GoldenRuns {
     n_whole: usize,
     n_parts: usize,
     n_with_experts: usize,
+    n_recurrent: usize,
 }
 
 fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
@@ -52,6 +55,7 @@ fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
         runs.n_parts += usize::from(!is_whole);
         let (n_experts, _) = model.spec().max_experts();
         runs.n_with_experts += usize::from(is_whole && n_experts > 0);
+        runs.n_recurrent += usize::from(is_whole && model.spec().is_recurrent());
     }
     runs
 }
@@ -61,6 +65,7 @@ pub(super) fn goldens(host: &SharedHost) {
     println!("{runs:?}");
     assert!(runs.n_whole >= MIN_GOLDENS, "{runs:?}");
     assert!(runs.n_with_experts >= MIN_WITH_EXPERTS, "{runs:?}");
+    assert!(runs.n_recurrent >= MIN_RECURRENT, "{runs:?}");
     assert!(runs.n_parts >= MIN_PARTS, "{runs:?}");
     for kv in [KvType::F32, KvType::Q8, KvType::Q4] {
         println!("with {kv:?}: {:?}", goldens_run(host, kv));
