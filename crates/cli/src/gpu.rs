@@ -220,6 +220,10 @@ fn say_plan(info: &HostInfo, plan: &GpuPlan) {
         plan.n_layers,
         bytes(plan.bytes)
     ));
+    if let Some(why) = &plan.why_not_more {
+        let why = one_line(why);
+        say(&format!("atta: gpu: more layers stay on the CPU: {why}"));
+    }
 }
 
 /// Refuses what only the CPU can do.
@@ -228,7 +232,6 @@ fn refuse_others(options: &LoadOptions) -> Result<(), Failure> {
     match options {
         _ if options.backend.is_some() => refuse("--ring"),
         _ if !options.reduction.is_whole() => refuse("--quality and --experts"),
-        _ if !options.adapters.is_empty() => refuse("--lora"),
         _ => Ok(()),
     }
 }

@@ -195,7 +195,7 @@ impl Engine {
         if options.backend.is_some() && !options.reduction.is_whole() {
             return Err(Error::ReducedElsewhere);
         }
-        if options.backend.is_some() && !options.adapters.is_empty() {
+        if !backend.takes_adapters() && !options.adapters.is_empty() {
             return Err(Error::AdaptersElsewhere);
         }
         let Prepared {

@@ -23,6 +23,26 @@ pub struct Slice {
     pub rows: Range<usize>,
 }
 
+/// The matrices of some experts in one buffer, behind what is of all experts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExpertSlice {
+    /// The buffer, by its place in the plan.
+    pub arena: usize,
+    /// First word of the table of all experts: [`ExpertProduct`](crate::ExpertProduct).
+    pub table: u32,
+    /// First word of the biases of all experts, if there are some.
+    pub bias: Option<u32>,
+    /// First word of the first of these matrices.
+    pub w: u32,
+    /// Whose matrices are here.
+    pub experts: Range<usize>,
+}
+
+impl ExpertSlice {
+    /// Words of the table for each expert.
+    pub const TABLE_WORDS: usize = 2;
+}
+
 /// A matrix that is to be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MatrixShape {
@@ -99,6 +119,38 @@ impl ArenaPlan {
         Ok(slices)
     }
 
+    /// Places the matrices of `n` experts, each of this shape and whole, and returns the parts.
+    ///
+    /// # Errors
+    /// [`Error::BufferSize`] if an expert is larger than a buffer.
+    pub fn experts(&mut self, n: usize, shape: MatrixShape) -> Result<Vec<ExpertSlice>, Error> {
+        let of_expert = shape
+            .d_out
+            .saturating_mul(shape.format.row_words(shape.d_in));
+        let n_biases = if shape.has_bias { n * shape.d_out } else { 0 };
+        let before = ExpertSlice::TABLE_WORDS * n + n_biases;
+        self.check(before.saturating_add(of_expert))?;
+        let mut slices = Vec::new();
+        let mut first = 0;
+        while first < n {
+            let n_here = self.left().saturating_sub(before) / of_expert.max(1);
+            let n_here = n_here.min(n - first);
+            if n_here == 0 {
+                self.words.push(0);
+                continue;
+            }
+            slices.push(ExpertSlice {
+                arena: self.words.len() - 1,
+                table: self.take(ExpertSlice::TABLE_WORDS * n),
+                bias: shape.has_bias.then(|| self.take(n_biases)),
+                w: self.take(n_here * of_expert),
+                experts: first..first + n_here,
+            });
+            first += n_here;
+        }
+        Ok(slices)
+    }
+
     /// Places a vector of `n` f32, whole, and returns its buffer and first word.
     ///
     /// # Errors
@@ -171,6 +223,28 @@ mod tests {
         assert_eq!(end, HEAD.d_out);
         assert!(plan.bytes().all(|bytes| bytes <= 1 << 20));
         assert_eq!(plan.bytes().sum::<u64>(), 4 * 10 * HEAD.d_out as u64);
+    }
+
+    #[test]
+    fn experts_stay_whole_behind_a_table_of_all() {
+        let shape = MatrixShape {
+            format: WeightFormat::Q4_0,
+            d_out: 10,
+            d_in: 64,
+            has_bias: true,
+        };
+        // Nine words a row; a buffer has room for three experts behind table and biases.
+        let mut plan = ArenaPlan::new(4 * (2 * 5 + 50 + 3 * 90));
+        let slices = plan.experts(5, shape).unwrap();
+        assert_eq!(slices.len(), 2);
+        for (slice, experts) in slices.iter().zip([0..3, 3..5]) {
+            assert_eq!((slice.table, slice.bias, slice.w), (0, Some(10), 60));
+            assert_eq!(slice.experts, experts);
+        }
+        assert_eq!([slices[0].arena, slices[1].arena], [0, 1]);
+        let wide = MatrixShape { d_out: 40, ..shape };
+        let refused = plan.experts(5, wide);
+        assert!(matches!(refused, Err(Error::BufferSize { .. })));
     }
 
     #[test]

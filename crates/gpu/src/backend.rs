@@ -134,6 +134,7 @@ impl Divided {
             spec,
             part: &self.plan.share.on_gpu(spec),
             files: model.weights().files(),
+            adapters: model.adapters(),
         };
         let budgets = Budgets { ram, gpu: &budget };
         let weights = Arc::new(GpuWeights::upload(host, &of, &budgets)?);
@@ -199,6 +200,10 @@ impl Footprint for GpuBackend {
             item(GPU_STATE, executor.state),
             item(GPU_ACTIVATIONS, executor.activations),
         ]
+    }
+
+    fn takes_adapters(&self) -> bool {
+        true
     }
 
     fn items_elsewhere(&self) -> Vec<BudgetItem> {

@@ -23,7 +23,12 @@ pub(crate) fn open_on_cpu(
     cpu: CpuPart,
     ram: &Budget,
 ) -> Result<Box<dyn Executor>, ModelError> {
-    let PartFiles { spec, part, files } = *of;
+    let PartFiles {
+        spec,
+        part,
+        files,
+        adapters,
+    } = *of;
     let backend = CpuBackend::new(cpu.kernels, cpu.pool);
     let needs = backend.executor_bytes(spec, size);
     let n_used = spec.layers.iter().filter_map(|layer| layer.moe());
@@ -38,5 +43,6 @@ pub(crate) fn open_on_cpu(
     };
     let files = files.reopened(ram)?;
     let model = Model::with_share(spec.clone(), part.clone(), files, ram, source)?;
+    let model = model.with_adapters(Arc::clone(adapters));
     backend.open(Arc::new(model), size, ram)
 }

@@ -128,7 +128,12 @@ pub struct GroupSlots {
 impl GroupSlots {
     /// Words of the result.
     pub fn words(&self) -> usize {
-        2 + 7 * self.n_slots as usize
+        Self::n_words(self.n_slots as usize)
+    }
+
+    /// Words of the result of so many slots.
+    pub(crate) fn n_words(n_slots: usize) -> usize {
+        2 + 7 * n_slots
     }
 
     /// The run of the kernel [`Shader::group_slots`](crate::Shader::group_slots).
@@ -148,8 +153,9 @@ impl GroupSlots {
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertProduct {
     /// As with one matrix, but: `w` is the first word of a table among the weights, `[n_experts]`
-    /// first words of their matrices, `u32::MAX` for those in other buffers; the bias is
-    /// `[n_experts, n_out]`; rows are slots, also those of the results.
+    /// pairs of the first word of a matrix, `u32::MAX` for those in other buffers, and of what
+    /// multiplies its weights, f32; the scale here is of no effect; the bias is `[n_experts,
+    /// n_out]`; rows are slots, also those of the results.
     pub product: Product,
     /// What sorts the slots.
     pub slots: GroupSlots,

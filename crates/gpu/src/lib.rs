@@ -21,7 +21,8 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
-//!   [`AddNormed`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
+//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`Convolve`], [`KeepInputs`], [`Decays`], [`NormHeads`],
+//!   [`Scan`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
 //!   [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
@@ -45,9 +46,11 @@ mod format;
 mod gpus;
 mod heads;
 mod host;
+mod multiply;
 mod plan;
 mod product;
 mod quantize;
+mod recurrent;
 mod samples;
 mod self_test;
 mod shader;
@@ -57,7 +60,7 @@ mod trial;
 mod weights;
 
 pub use acts::ActLayout;
-pub use arena::{ArenaPlan, MatrixShape, Slice, upload_rows};
+pub use arena::{ArenaPlan, ExpertSlice, MatrixShape, Slice, upload_rows};
 pub use attention::{Attend, CHUNK, Merge};
 pub use backend::{GpuBackend, OnFallback, Opener};
 pub use blocks::{CopyBlocks, MoveKeys};
@@ -74,12 +77,16 @@ pub use host::NativeHost;
 pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
 };
+pub use multiply::{MultiplyRows, RowFactor};
 pub use plan::{GpuPlan, GpuShare, GpuWish};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
+pub use recurrent::{
+    Convolve, Decays, KeepInputs, NormHeads, RowHistory, SCAN_KEY_MAX, Scan, ScanKeys,
+};
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};
-pub use sum::{AddNormed, Normed};
+pub use sum::{AddNormed, AddScaled, Normed};
 pub use support::check_support;
 pub use trial::{Trial, TrialResult, TrialTimes};
 pub use weights::{Budgets, GpuWeights, PartFiles};

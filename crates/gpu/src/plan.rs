@@ -2,6 +2,8 @@
 //!
 //! It knows descriptions and sizes, and no device.
 
+use crate::support::{Runnable, runnable};
+use crate::weights::table_bytes;
 use crate::{Error, GpuExecutor, WeightFormat, check_support};
 use atta_formats::{Directory, TensorInfo};
 use atta_model::spec::ModelSpec;
@@ -58,7 +60,7 @@ pub struct GpuWish {
 }
 
 /// A model that is divided, before anything of it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuPlan {
     /// Layers on the GPU.
     pub share: GpuShare,
@@ -68,6 +70,8 @@ pub struct GpuPlan {
     pub bytes: u64,
     /// The part of it that is weights.
     pub weight_bytes: u64,
+    /// Why GPUs cannot run more layers, if they cannot.
+    pub why_not_more: Option<String>,
 }
 
 impl GpuPlan {
@@ -92,18 +96,26 @@ impl GpuPlan {
             size,
         };
         let fits = |n: &usize| wish.max_bytes.is_none_or(|most| sizes.bytes(*n) <= most);
-        let share = GpuShare {
-            n_layers: match wish.n_layers {
-                Some(n) => n,
-                None => (0..=n_layers).rev().find(fits).unwrap_or(0),
-            },
+        let mut why_not_more = None;
+        let n_on_gpu = match wish.n_layers {
+            Some(n) => n,
+            None => {
+                let Runnable { n_layers, why } = runnable(spec, size.kv, directory);
+                match why {
+                    Some(why) if n_layers == 0 => return Err(why),
+                    why => why_not_more = why.map(|why| why.to_string()),
+                }
+                (0..=n_layers).rev().find(fits).unwrap_or(0)
+            }
         };
+        let share = GpuShare { n_layers: n_on_gpu };
         share.check(spec, size.kv, directory)?;
         Ok(Self {
             share,
             n_layers,
             bytes: sizes.bytes(share.n_layers),
             weight_bytes: sizes.weights(share.n_layers),
+            why_not_more,
         })
     }
 }
@@ -120,7 +132,8 @@ impl PlanSizes<'_> {
     fn weights(&self, n: usize) -> u64 {
         let part = GpuShare { n_layers: n }.on_gpu(self.spec);
         let tensors = part.tensors(self.spec, self.directory);
-        tensors.iter().flatten().map(|t| bytes_of(t)).sum()
+        let tensors: u64 = tensors.iter().flatten().map(|t| bytes_of(t)).sum();
+        tensors.saturating_add(table_bytes(self.spec, &part.layers))
     }
 
     /// The same with their state and activations.

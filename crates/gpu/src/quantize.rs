@@ -45,6 +45,16 @@ pub enum RowFunction {
     Copy,
     /// A norm.
     Norm(RowNorm),
+    /// A norm, if there is one, times the weight of a route: a row for each of the `n_used` routes
+    /// of a row of values.
+    Weighted {
+        /// The norm.
+        norm: Option<RowNorm>,
+        /// First word of the routes among the activations: [`Route`](crate::Route).
+        routes: u32,
+        /// Routes of a row of values.
+        n_used: u32,
+    },
     /// `activation(x)`.
     Activate(RowActivation),
     /// `activation(x)`, then a norm.
@@ -112,7 +122,7 @@ impl RowActivation {
     }
 
     /// Which one, as the shaders number them.
-    fn kind(self) -> u32 {
+    pub(crate) fn kind(self) -> u32 {
         match self {
             Self::Silu => 0,
             Self::GeluTanh => 1,
@@ -139,11 +149,11 @@ impl RowActivation {
 pub struct Quantize {
     /// The function of a row.
     pub function: RowFunction,
-    /// Rows.
+    /// Rows of activations.
     pub n_rows: u32,
     /// Their width.
     pub d: u32,
-    /// First word of the rows among the values, `[n_rows, d]`.
+    /// First word of the rows among the values, `[n_rows, d]`; with weights fewer.
     pub x: u32,
     /// First word among the activations for each layout that is wanted.
     pub out: [Option<u32>; 3],
@@ -167,6 +177,7 @@ impl Quantize {
             .function
             .norm()
             .map_or([0, NONE, NONE, 0], RowNorm::words);
+        let kind = kind | self.function.n_routes() << 8;
         let mut params = [0; PARAM_WORDS];
         params[1..9].copy_from_slice(&[kind, activation, self.d, self.x, up, weight, bias, eps]);
         params[9..12].copy_from_slice(&[of_256, of_32, of_f32]);
@@ -184,7 +195,7 @@ impl Quantize {
 impl RowFunction {
     pub(crate) fn activation(self) -> Option<RowActivation> {
         match self {
-            Self::Copy | Self::Norm(_) => None,
+            Self::Copy | Self::Norm(_) | Self::Weighted { .. } => None,
             Self::Activate(activation)
             | Self::ActivateNormed(activation, _)
             | Self::Gate { activation, .. }
@@ -195,16 +206,26 @@ impl RowFunction {
     pub(crate) fn norm(self) -> Option<RowNorm> {
         match self {
             Self::Copy | Self::Activate(_) | Self::Gate { .. } => None,
+            Self::Weighted { norm, .. } => norm,
             Self::Norm(norm) | Self::ActivateNormed(_, norm) | Self::GateNormed { norm, .. } => {
                 Some(norm)
             }
         }
     }
 
-    /// Which activation, and the other factor.
+    /// Routes of a row of values; 0: rows are not weighted.
+    fn n_routes(self) -> u32 {
+        match self {
+            Self::Weighted { n_used, .. } => n_used,
+            _ => 0,
+        }
+    }
+
+    /// Which activation, and the other factor, or the routes.
     fn activation_words(self) -> [u32; 2] {
         let up = match self {
             Self::Gate { up, .. } | Self::GateNormed { up, .. } => up,
+            Self::Weighted { routes, .. } => routes,
             _ => NONE,
         };
         [self.activation().map_or(NONE, RowActivation::kind), up]

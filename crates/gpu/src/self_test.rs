@@ -7,6 +7,7 @@
 mod attention;
 mod blocks;
 mod experts;
+mod factors;
 mod heads;
 mod joined;
 mod operations;
@@ -43,6 +44,14 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "rows: sums with norms",
         run: rows::sums,
+    },
+    SelfTest {
+        name: "rows: weights of routes",
+        run: factors::weighted,
+    },
+    SelfTest {
+        name: "rows: numbers and gates",
+        run: factors::multiplied,
     },
     SelfTest {
         name: "matmul: blocks of 256",

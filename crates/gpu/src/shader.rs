@@ -20,6 +20,7 @@ const MATH: &str = include_str!("shaders/math.wgsl");
 const MEMORY: &str = include_str!("shaders/memory.wgsl");
 const KV: &str = include_str!("shaders/kv.wgsl");
 const KV_SHARED: &str = include_str!("shaders/kv_shared.wgsl");
+const HISTORY: &str = include_str!("shaders/history.wgsl");
 const PRODUCT: &str = include_str!("shaders/matmul.wgsl");
 const ONE: &str = include_str!("shaders/columns/one.wgsl");
 const ALL_COLUMNS: &str = include_str!("shaders/columns/all.wgsl");
@@ -74,6 +75,43 @@ impl Shader {
     pub fn copy_blocks() -> Self {
         let algorithm = include_str!("shaders/copy_blocks.wgsl");
         Self::new("copy blocks", &[KV, algorithm])
+    }
+
+    /// Convolutions over the last positions.
+    pub fn convolve() -> Self {
+        let algorithm = include_str!("shaders/conv.wgsl");
+        Self::new("convolve", &[KV, HISTORY, MATH, algorithm])
+    }
+
+    /// The last inputs of convolutions, for states.
+    pub fn keep_inputs() -> Self {
+        let algorithm = include_str!("shaders/keep.wgsl");
+        Self::new("keep inputs", &[KV, HISTORY, algorithm])
+    }
+
+    /// Decays and gains of states.
+    pub fn decays() -> Self {
+        Self::new("decays", &[MATH, include_str!("shaders/decays.wgsl")])
+    }
+
+    /// Heads divided by their length.
+    pub fn norm_heads() -> Self {
+        Self::new("norm heads", &[include_str!("shaders/l2_norm.wgsl")])
+    }
+
+    /// States of heads, taken through positions.
+    pub fn scan() -> Self {
+        Self::new("scan", &[KV, include_str!("shaders/scan.wgsl")])
+    }
+
+    /// What adapters add to rows.
+    pub fn add_scaled() -> Self {
+        Self::new("add scaled", &[include_str!("shaders/add_scaled.wgsl")])
+    }
+
+    /// Rows times a number or gates.
+    pub fn multiply() -> Self {
+        Self::new("multiply", &[MATH, include_str!("shaders/multiply.wgsl")])
     }
 
     /// Results of sublayers with a norm behind them.
@@ -243,6 +281,13 @@ pub fn shaders() -> Vec<Shader> {
         Shader::operations(),
         Shader::quantize(),
         Shader::add(),
+        Shader::add_scaled(),
+        Shader::convolve(),
+        Shader::keep_inputs(),
+        Shader::decays(),
+        Shader::norm_heads(),
+        Shader::scan(),
+        Shader::multiply(),
         Shader::heads(),
         Shader::move_keys(),
         Shader::copy_blocks(),

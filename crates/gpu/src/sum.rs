@@ -1,4 +1,5 @@
-//! The kernel for norms behind a sublayer, where its result is added to the residual stream.
+//! The kernels that add rows: the result of a sublayer to the residual stream, with a norm behind
+//! it, and what adapters compute.
 
 use crate::host::PARAM_WORDS;
 use crate::quantize::RowNorm;
@@ -41,6 +42,37 @@ impl AddNormed {
         let mut params = [0; PARAM_WORDS];
         params[1..8].copy_from_slice(&[kind, self.d, self.x, self.y, weight, bias, eps]);
         params[8..10].copy_from_slice(&[self.factor.to_bits(), self.normed as u32]);
+        Dispatch {
+            pipeline,
+            bindings,
+            params,
+            grid: [self.n_rows, 1, 1],
+        }
+    }
+}
+
+/// Rows, and what adapters add to them: `x = x + s·y`.
+#[derive(Clone, Copy, Debug)]
+pub struct AddScaled {
+    /// Rows.
+    pub n_rows: u32,
+    /// Their width.
+    pub d: u32,
+    /// First word of the rows among the values, `[n_rows, d]`.
+    pub x: u32,
+    /// First word of what is added among the values, `[n_rows, d]`.
+    pub y: u32,
+    /// First word among the tables of what multiplies it, f32; `u32::MAX`: nothing is added.
+    pub factors: u32,
+    /// Neighbouring rows that share a factor.
+    pub n_shared: u32,
+}
+
+impl AddScaled {
+    /// The run of the kernel [`Shader::add_scaled`](crate::Shader::add_scaled).
+    pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
+        let mut params = [0; PARAM_WORDS];
+        params[1..6].copy_from_slice(&[self.d, self.x, self.y, self.factors, self.n_shared]);
         Dispatch {
             pipeline,
             bindings,

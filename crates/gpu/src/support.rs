@@ -4,11 +4,11 @@
 //! computed on the CPU instead, unnoticed.
 
 use crate::executor::kv_of;
-use crate::{Error, RowActivation, WeightFormat};
+use crate::{EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, SCAN_KEY_MAX, WeightFormat};
 use atta_formats::Directory;
 use atta_model::spec::{
-    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, OutputGate, Outputs,
-    Presence, Wiring,
+    Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mamba2, Mixer, ModelSpec, Moe,
+    NetDecay, NetTensors, Outputs, Presence, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -39,16 +39,7 @@ pub fn check_support(
     }
     for l in part.layers.clone() {
         let layer = |what: &str| Error::Unsupported(format!("layer {l} has {what}"));
-        let has = |role: Role| {
-            let name = format!("blk.{l}.{}", role.name());
-            directory.tensor(&name).is_some()
-        };
-        check_layer(&spec.layers[l], &has).map_err(&layer)?;
-        let elems = kv.of_layer(l, spec.layers.len());
-        let attention = spec.layers[l].attention();
-        if attention.is_some_and(|a| kv_of(elems, a.d_head).is_none()) {
-            return Err(layer("keys or values of a width that kernels lack"));
-        }
+        check_layer(spec, l, kv).map_err(&layer)?;
     }
     let tensors = part.tensors(spec, directory)?;
     let is_matrix = |dims: &[u64]| dims.len() > 1;
@@ -60,6 +51,43 @@ pub fn check_support(
         }
     }
     Ok(())
+}
+
+/// The last layers of a model that GPUs can run with its head.
+#[derive(Debug)]
+pub(crate) struct Runnable {
+    pub(crate) n_layers: usize,
+    /// Why no more, if the model has more.
+    pub(crate) why: Option<Error>,
+}
+
+/// How many of the last layers of a model GPUs can run, with keys and values of a type.
+pub(crate) fn runnable(spec: &ModelSpec, kv: KvType, directory: &Directory) -> Runnable {
+    let n_all = spec.layers.len();
+    let refusal = |n_layers| {
+        let share = GpuShare { n_layers };
+        share.check(spec, kv, directory).err()
+    };
+    let Some(of_all) = refusal(n_all) else {
+        return Runnable {
+            n_layers: n_all,
+            why: None,
+        };
+    };
+    let last = (0..n_all).rev();
+    let n_known = last
+        .take_while(|&l| check_layer(spec, l, kv).is_ok())
+        .count();
+    let n_layers = (1..=n_known).rev().find(|&n| refusal(n).is_none());
+    let n_layers = n_layers.unwrap_or(0);
+    let why = match n_layers {
+        0 => of_all,
+        _ => refusal(n_layers + 1).unwrap_or(of_all),
+    };
+    Runnable {
+        n_layers,
+        why: Some(why),
+    }
 }
 
 fn check_spec(spec: &ModelSpec) -> Result<(), &'static str> {
@@ -85,37 +113,84 @@ fn first_of(lacks: &[(bool, &'static str)]) -> Result<(), &'static str> {
     }
 }
 
-/// `has` tells which optional tensors the layer has.
-fn check_layer(layer: &LayerSpec, has: &dyn Fn(Role) -> bool) -> Result<(), &'static str> {
-    let has_factor = layer.out_scale != Presence::Absent && has(Role::LayerOutputScale);
+fn check_layer(spec: &ModelSpec, l: usize, kv: KvType) -> Result<(), &'static str> {
+    let layer = &spec.layers[l];
+    check_sublayers(layer)?;
+    let elems = kv.of_layer(l, spec.layers.len());
+    let is_unknown = |a: &Attention| kv_of(elems, a.d_head).is_none();
+    let what = "keys or values of a width that kernels lack";
+    first_of(&[(layer.attention().is_some_and(is_unknown), what)])
+}
+
+fn check_sublayers(layer: &LayerSpec) -> Result<(), &'static str> {
     first_of(&[
         (layer.ngrams.is_some(), "embeddings of n-grams"),
         (layer.laurel.is_some(), "a low-rank layer beside it"),
-        (has_factor, "a factor of its result"),
         (layer.wiring == Wiring::Streams, "several residual streams"),
     ])?;
     match &layer.mixer {
         Mixer::None => {}
         Mixer::Attention(a) => check_attention(a)?,
-        _ => return Err("a recurrent mixer"),
+        Mixer::ShortConv(_) => {}
+        Mixer::DeltaNet(net) => check_net(net)?,
+        Mixer::Mamba2(mamba) => check_mamba2(mamba)?,
+        Mixer::AttentionAndMamba2(both) => {
+            check_attention(&both.attention)?;
+            check_mamba2(&both.mamba)?;
+        }
+        Mixer::Mamba(_) => return Err("a state space of channels"),
     }
     match &layer.ffn {
         Ffn::None => {}
         Ffn::Gated(_) | Ffn::Plain(_) => {}
         Ffn::Sparse(_) => return Err("a sparse MLP"),
-        Ffn::Moe(_) | Ffn::MlpAndMoe(_) => return Err("a mixture of experts"),
+        Ffn::Moe(m) => check_experts(m)?,
+        Ffn::MlpAndMoe(both) => check_experts(&both.moe)?,
     }
     let has_both = layer.mixer != Mixer::None && layer.ffn != Ffn::None;
     let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
     let is_half = is_parallel && !has_both && !layer.is_left_out();
-    first_of(&[(is_half, "one sublayer, wired as two")])
+    let is_attention = matches!(layer.mixer, Mixer::None | Mixer::Attention(_));
+    first_of(&[
+        (is_half, "one sublayer, wired as two"),
+        (
+            is_parallel && !is_attention,
+            "a recurrent mixer beside its MLP",
+        ),
+    ])
+}
+
+fn check_net(net: &DeltaNet) -> Result<(), &'static str> {
+    let is_of_heads = matches!(net.decay, NetDecay::Heads(_));
+    let is_joint = net.tensors == NetTensors::Joint && net.gate_rank.is_none();
+    first_of(&[
+        (!is_of_heads, "a delta net with decays of channels"),
+        (!is_joint, "a delta net of several convolutions"),
+        (net.d_key > SCAN_KEY_MAX as usize, "keys of this width"),
+    ])
+}
+
+fn check_mamba2(mamba: &Mamba2) -> Result<(), &'static str> {
+    let has_groups = mamba.norm != Presence::Absent && mamba.n_groups > 1;
+    first_of(&[
+        (has_groups, "a state space with norms of groups"),
+        (mamba.d_state > SCAN_KEY_MAX as usize, "keys of this width"),
+    ])
+}
+
+fn check_experts(m: &Moe) -> Result<(), &'static str> {
+    let n_groups = m.groups.map_or(0, |groups| groups.n_groups);
+    first_of(&[
+        (m.n_experts > EXPERTS_MAX, "more than 1024 experts"),
+        (m.n_used > ROUTES_MAX, "more than 64 experts of a position"),
+        (n_groups > ROUTES_MAX, "more than 64 groups of experts"),
+    ])
 }
 
 fn check_attention(a: &Attention) -> Result<(), &'static str> {
     let width = a.d_head > D_HEAD_MAX || !a.d_head.is_multiple_of(2);
     first_of(&[
         (matches!(a.kv, KvSource::Latent(_)), "latent attention"),
-        (a.gate != OutputGate::None, "gates of heads"),
         (a.indexer.is_some(), "an indexer"),
         (width, "heads of this width"),
     ])

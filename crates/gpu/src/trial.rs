@@ -100,6 +100,7 @@ impl Trial<'_> {
             spec,
             part: &part,
             files: self.files,
+            adapters: &Arc::default(),
         };
         let cpu = CpuPart {
             kernels: self.kernels,

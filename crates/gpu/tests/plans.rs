@@ -50,10 +50,20 @@ fn a_budget_takes_as_many_layers_as_fit() {
 }
 
 #[test]
+fn layers_before_one_that_kernels_lack_stay_on_the_cpu() {
+    let plan = plan("jamba", &GpuWish::default()).unwrap();
+    assert!(
+        (1..plan.n_layers).contains(&plan.share.n_layers),
+        "{plan:?}"
+    );
+    let why = plan.why_not_more.unwrap();
+    assert!(why.contains("a state space of channels"), "{why}");
+}
+
+#[test]
 fn what_kernels_lack_is_named() {
     for (name, what) in [
-        ("mixtral", "layer 0 has a mixture of experts"),
-        ("mamba2", "layer 0 has a recurrent mixer"),
+        ("mamba", "layer 0 has a state space of channels"),
         ("bert", "it is an encoder"),
         ("deepseek2", "layer 0 has latent attention"),
     ] {

@@ -46,7 +46,7 @@ pub struct Model {
     member: Option<Member>,
     /// The model whose embedding it reads, if it has none.
     lender: Option<Arc<Model>>,
-    pub(crate) adapters: Vec<Adapter>,
+    pub(crate) adapters: Arc<[Adapter]>,
     _vectors: Reservation,
 }
 
@@ -185,7 +185,7 @@ impl Model {
             share,
             member,
             lender: None,
-            adapters: Vec::new(),
+            adapters: Arc::default(),
             _vectors: vectors,
         })
     }
@@ -505,10 +505,7 @@ impl MatrixRef {
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
         let encoding = Encoding { ty: self.ty, scale };
         let bytes = match self.is_of_experts {
-            true => {
-                let first = self.first_row * row_bytes;
-                &rows.bytes[first..][..self.own().len() * row_bytes]
-            }
+            true => self.of_expert(rows.bytes),
             false => rows.bytes,
         };
         let n_rows = bytes.len() / row_bytes;
@@ -516,6 +513,12 @@ impl MatrixRef {
         matrix
             .expect("sizes were checked when it was bound")
             .rows_of(self.d_out, self.own[0] + rows.first * self.n_part_rows)
+    }
+
+    /// The bytes of the matrix, among those of an expert's tensor.
+    fn of_expert<'a>(&self, tensor: &'a [u8]) -> &'a [u8] {
+        let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
+        &tensor[self.first_row * row_bytes..][..self.own().len() * row_bytes]
     }
 
     fn layout(self) -> Layouts {

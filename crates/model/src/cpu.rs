@@ -14,7 +14,7 @@ use crate::{
     adapters::AdapterScratch,
     admission,
     blocks::{MoeScratch, Scratch, ScratchSize},
-    kv::{Arena, Cache},
+    kv::{Arena, Cache, StateArena},
     members::{Exchange, Members},
     observe::NoObserver,
     rope::RopeTables,
@@ -63,6 +63,10 @@ impl Footprint for CpuBackend {
     fn keeps_draft_states(&self) -> bool {
         true
     }
+
+    fn takes_adapters(&self) -> bool {
+        true
+    }
 }
 
 /// Memory of CPU executors with this many threads.
@@ -75,6 +79,10 @@ impl Footprint for CpuFootprint {
     }
 
     fn keeps_draft_states(&self) -> bool {
+        true
+    }
+
+    fn takes_adapters(&self) -> bool {
         true
     }
 }
@@ -352,9 +360,11 @@ impl Cpu {
             budget.reserve("activations of adapters", adapters.bytes(spec, n_batch))?,
         ];
         Ok(Self {
-            cache: Cache::new(cache, |n, bytes| {
-                Ok::<_, Error>(Arena::new(n, bytes, kernels))
-            })?,
+            cache: Cache::new(
+                cache,
+                |n, bytes| Ok::<_, Error>(Arena::new(n, bytes, kernels)),
+                |n, floats| Ok(StateArena::new(n, floats)),
+            )?,
             steps: Vec::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             runs: StateRuns::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             ropes: RopeTables::of(&model, n_batch, n_ctx),

@@ -164,6 +164,11 @@ pub trait Footprint: Send + Sync {
         Vec::new()
     }
 
+    /// Whether its executors take rows with adapters.
+    fn takes_adapters(&self) -> bool {
+        false
+    }
+
     /// Memory that its executors have elsewhere, such as on a GPU, by purpose.
     fn items_elsewhere(&self) -> Vec<BudgetItem> {
         Vec::new()

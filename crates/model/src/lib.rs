@@ -33,7 +33,10 @@ mod share;
 pub mod spec;
 mod tensors;
 
-pub use adapters::{Adapter, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS, MatrixChange};
+pub use adapters::{
+    Adapter, AdapterMatrix, AdapterPair, AdapterScale, AdapterSet, AdapterSizes, MAX_ADAPTERS,
+    MatrixChange,
+};
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, MatrixRows, Model, ModelCost, PartCost};
 pub use chain::{Chain, Reopen};
@@ -44,8 +47,8 @@ pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
 pub use kv::{
-    BlockPiece, CacheSize, KeyTurn, KvArena, KvCache, KvElem, KvLayerPlace, KvType, StateCoverage,
-    StoredKeys,
+    BlockPiece, CacheSize, KeyTurn, KvArena, KvCache, KvElem, KvLayerPlace, KvType, StateBlocks,
+    StateCoverage, StoredKeys,
 };
 pub use members::{
     Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, columns_bytes, most_numbers,

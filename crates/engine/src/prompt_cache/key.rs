@@ -22,7 +22,7 @@ pub(crate) const KEY_BYTES: usize = 32;
 
 /// Version of the numerics. Raise it when a change of kernels or of the forward pass changes bits
 /// of the KV cache within one version of the program.
-const NUMERICS: u32 = 2;
+const NUMERICS: u32 = 3;
 
 /// The RoPE of a layer, empty without attention.
 fn rope_text(layer: &LayerSpec) -> String {

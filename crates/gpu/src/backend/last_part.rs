@@ -79,6 +79,7 @@ impl LastPart {
             spec,
             part: &self.size.part_of(spec),
             files: self.model.weights().files(),
+            adapters: self.model.adapters(),
         };
         let kernels = match self.numerics == kernels.isa() {
             true => *kernels,

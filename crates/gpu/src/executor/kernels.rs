@@ -1,71 +1,164 @@
 //! The kernels of an executor, compiled: which text a product or a type of keys takes.
 
 use crate::{ActLayout, Error, GpuKv, Host, PipelineId, ProductWay, Shader, WeightFormat};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Rows from which tiles are taken, where a format has them; not measured on hardware.
 const TILE_ROWS: u32 = 16;
+
+/// What kernels are needed for.
+#[derive(Debug, Default)]
+pub(super) struct KernelNeeds {
+    /// Formats of matrices, of those that are multiplied several at once, and of experts.
+    pub(super) formats: HashSet<WeightFormat>,
+    pub(super) joined: HashSet<WeightFormat>,
+    pub(super) experts: HashSet<WeightFormat>,
+    /// Types of keys and of values.
+    pub(super) kv: HashSet<[GpuKv; 2]>,
+}
 
 /// Compiled kernels.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) quantize: PipelineId,
     pub(super) add: PipelineId,
+    pub(super) add_scaled: PipelineId,
+    pub(super) convolve: PipelineId,
+    pub(super) keep_inputs: PipelineId,
+    pub(super) decays: PipelineId,
+    pub(super) norm_heads: PipelineId,
+    pub(super) scan: PipelineId,
+    pub(super) multiply: PipelineId,
     pub(super) heads: PipelineId,
     pub(super) move_keys: PipelineId,
     pub(super) copy_blocks: PipelineId,
     pub(super) merge: PipelineId,
+    pub(super) combine: PipelineId,
+    /// The choice of experts, and their slots in order.
+    pub(super) route: PipelineId,
+    pub(super) group_slots: PipelineId,
     /// By the types of keys and of values.
     attention: HashMap<[GpuKv; 2], PipelineId>,
-    products: HashMap<(WeightFormat, ProductWay), PipelineId>,
+    products: Products,
+    joined: Products,
+    experts: Products,
 }
 
-impl Kernels {
-    /// Compiles what matrices of these formats and keys of these types need, all at once.
-    pub(super) fn new(
-        host: &mut dyn Host,
-        formats: impl Iterator<Item = WeightFormat>,
-        kv: &[[GpuKv; 2]],
-    ) -> Result<Self, Error> {
-        let ways = [ProductWay::Columns, ProductWay::Tiles];
-        let products = formats.flat_map(|format| ways.map(|way| (format, way)));
-        let products = products.filter_map(|key| Some((key, Shader::product(key.0, key.1)?)));
-        let (keys, mut shaders): (Vec<_>, Vec<_>) = products.unzip();
-        let n_products = shaders.len();
-        shaders.extend(kv.iter().map(|&[k, v]| Shader::attention(k, v)));
-        shaders.extend([
+/// The makers of products' kernels: of one matrix, of several, of those of experts.
+type Maker = fn(WeightFormat, ProductWay) -> Option<Shader>;
+
+/// Compiled products of a kind.
+#[derive(Debug)]
+struct Products(HashMap<(WeightFormat, ProductWay), PipelineId>);
+
+impl Products {
+    /// The kernels of some formats, among those that are compiled, by name.
+    fn of(formats: &HashSet<WeightFormat>, make: Maker, made: &HashMap<&str, PipelineId>) -> Self {
+        let all = texts(formats, make);
+        Self(
+            all.map(|(key, text)| (key, made[text.name.as_str()]))
+                .collect(),
+        )
+    }
+
+    /// How a product of so many rows is divided, and its kernel.
+    fn of_rows(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
+        let tiles = self.0.get(&(format, ProductWay::Tiles));
+        match tiles.filter(|_| n_rows >= TILE_ROWS) {
+            Some(&tiles) => (ProductWay::Tiles, tiles),
+            None => (ProductWay::Columns, self.0[&(format, ProductWay::Columns)]),
+        }
+    }
+}
+
+/// The texts of the products of some formats.
+fn texts(
+    formats: &HashSet<WeightFormat>,
+    make: Maker,
+) -> impl Iterator<Item = ((WeightFormat, ProductWay), Shader)> {
+    let ways = [ProductWay::Columns, ProductWay::Tiles];
+    let keys = formats
+        .iter()
+        .flat_map(move |&format| ways.map(|way| (format, way)));
+    keys.filter_map(move |key| Some((key, make(key.0, key.1)?)))
+}
+
+impl KernelNeeds {
+    /// The texts of all kernels, each once.
+    fn shaders(&self) -> Vec<Shader> {
+        let mut all = vec![
             Shader::quantize(),
             Shader::add(),
+            Shader::add_scaled(),
+            Shader::convolve(),
+            Shader::keep_inputs(),
+            Shader::decays(),
+            Shader::norm_heads(),
+            Shader::scan(),
+            Shader::multiply(),
             Shader::heads(),
             Shader::move_keys(),
             Shader::copy_blocks(),
             Shader::merge(),
-        ]);
-        let made = host.pipelines(&shaders)?;
-        let (products, others) = made.split_at(n_products);
-        let (attention, others) = others.split_at(kv.len());
+            Shader::combine(),
+            Shader::route(),
+            Shader::group_slots(),
+        ];
+        all.extend(self.kv.iter().map(|&[k, v]| Shader::attention(k, v)));
+        all.extend(texts(&self.formats, Shader::product).map(|(_, text)| text));
+        all.extend(texts(&self.joined, Shader::joined_product).map(|(_, text)| text));
+        all.extend(texts(&self.experts, Shader::expert_product).map(|(_, text)| text));
+        all
+    }
+}
+
+impl Kernels {
+    /// Compiles what is needed, all at once.
+    pub(super) fn new(host: &mut dyn Host, needs: &KernelNeeds) -> Result<Self, Error> {
+        let shaders = needs.shaders();
+        let names = shaders.iter().map(|shader| shader.name.as_str());
+        let made: HashMap<&str, _> = names.zip(host.pipelines(&shaders)?).collect();
+        let of = |shader: Shader| made[shader.name.as_str()];
+        let attention = needs.kv.iter();
+        let attention = attention.map(|&[k, v]| ([k, v], of(Shader::attention(k, v))));
         Ok(Self {
-            quantize: others[0],
-            add: others[1],
-            heads: others[2],
-            move_keys: others[3],
-            copy_blocks: others[4],
-            merge: others[5],
-            attention: kv.iter().copied().zip(attention.iter().copied()).collect(),
-            products: keys.into_iter().zip(products.iter().copied()).collect(),
+            quantize: of(Shader::quantize()),
+            add: of(Shader::add()),
+            add_scaled: of(Shader::add_scaled()),
+            convolve: of(Shader::convolve()),
+            keep_inputs: of(Shader::keep_inputs()),
+            decays: of(Shader::decays()),
+            norm_heads: of(Shader::norm_heads()),
+            scan: of(Shader::scan()),
+            multiply: of(Shader::multiply()),
+            heads: of(Shader::heads()),
+            move_keys: of(Shader::move_keys()),
+            copy_blocks: of(Shader::copy_blocks()),
+            merge: of(Shader::merge()),
+            combine: of(Shader::combine()),
+            route: of(Shader::route()),
+            group_slots: of(Shader::group_slots()),
+            attention: attention.collect(),
+            products: Products::of(&needs.formats, Shader::product, &made),
+            joined: Products::of(&needs.joined, Shader::joined_product, &made),
+            experts: Products::of(&needs.experts, Shader::expert_product, &made),
         })
     }
 
     /// How a product of so many rows is divided, and its kernel.
     pub(super) fn product(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
-        let tiles = self.products.get(&(format, ProductWay::Tiles));
-        match tiles.filter(|_| n_rows >= TILE_ROWS) {
-            Some(&tiles) => (ProductWay::Tiles, tiles),
-            None => {
-                let columns = self.products[&(format, ProductWay::Columns)];
-                (ProductWay::Columns, columns)
-            }
-        }
+        self.products.of_rows(format, n_rows)
+    }
+
+    /// The same of products with several matrices.
+    pub(super) fn joined(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
+        self.joined.of_rows(format, n_rows)
+    }
+
+    /// The same of products with the matrices of experts, each of which has so many rows if all
+    /// have as many.
+    pub(super) fn experts(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
+        self.experts.of_rows(format, n_rows)
     }
 
     pub(super) fn attention(&self, kv: [GpuKv; 2]) -> PipelineId {

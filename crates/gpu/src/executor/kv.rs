@@ -6,6 +6,7 @@
 
 use super::buffer::OwnBuffer;
 use super::kernels::Kernels;
+use super::states::GpuStates;
 use crate::{Bindings, CopyBlocks, Dispatch, Error, GpuKv, MoveKeys, SharedHost};
 use atta_model::{BlockPiece, Error as ModelError, KeyTurn, KvArena, StoredKeys, seqs::BLOCK_LEN};
 use std::cell::RefCell;
@@ -239,6 +240,8 @@ fn n_independent(copies: &[ByteCopy], block_bytes: u64) -> usize {
 }
 
 impl KvArena for GpuArena {
+    type States = GpuStates;
+
     fn block_bytes(&self) -> usize {
         self.block_bytes
     }

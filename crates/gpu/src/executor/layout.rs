@@ -4,9 +4,11 @@
 //! place, since the results of one are codes before the other begins, and so do those of the head.
 
 use super::kernels::LAYOUTS;
-use crate::{ActLayout, Error, Quantize};
-use atta_model::spec::ModelSpec;
-use atta_model::{ExecutorSize, Share};
+use crate::{ActLayout, Error, GroupSlots, Quantize};
+use atta_model::spec::{
+    Attention, LayerSpec, Mamba2, Mixer, ModelSpec, Moe, OutputGate, WeightedSide,
+};
+use atta_model::{AdapterSizes, ExecutorSize, Share};
 
 /// Words of partial results of attention, and of logits that are computed at once, but for rows
 /// with more: 32 MiB, or an eighth of the largest buffer.
@@ -26,6 +28,8 @@ pub(super) struct Layout {
     pub(super) k: u32,
     pub(super) v: u32,
     pub(super) heads: u32,
+    /// Gates of the results of heads.
+    pub(super) gates: u32,
     /// Both factors of a gated MLP; the first one of a plain one.
     pub(super) gate: u32,
     pub(super) up: u32,
@@ -43,8 +47,140 @@ pub(super) struct Layout {
     pub(super) partials: u32,
     pub(super) n_partials: usize,
     pub(super) n_acts: usize,
+    pub(super) experts: ExpertRegions,
+    pub(super) recurrent: RecurrentRegions,
+    pub(super) adapters: AdapterRegions,
     /// Words of the regions that are used in turns.
     room: usize,
+}
+
+/// Where the numbers of a mixture of experts are; those of its slots take the place of the MLP's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ExpertRegions {
+    /// The router's logits, `[n_rows, n_experts]`.
+    pub(super) logits: u32,
+    /// Gates and results of what all rows use, `[n_rows]` and `[n_rows, d_model]`.
+    pub(super) shared_gates: u32,
+    pub(super) shared: u32,
+    /// Results of the experts by slot, `[n_rows · n_used, d_model]`.
+    pub(super) results: u32,
+    /// Among the activations: routes, and slots in the order of experts.
+    pub(super) routes: u32,
+    pub(super) groups: u32,
+}
+
+/// Where the numbers of a recurrent layer are, in the place of those of attention; all of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecurrentRegions {
+    /// Inputs and results of the convolution.
+    pub(super) inputs: u32,
+    pub(super) mixed: u32,
+    /// The gate of the results, and these.
+    pub(super) z: u32,
+    pub(super) results: u32,
+    /// Of each head: what decays and gains are made of, and these.
+    pub(super) alpha: u32,
+    pub(super) beta: u32,
+    pub(super) decays: u32,
+    pub(super) gains: u32,
+}
+
+/// The widest convolution and results of recurrent layers, and the most heads.
+#[derive(Clone, Copy, Default)]
+struct RecurrentWidths {
+    d_conv: usize,
+    d_results: usize,
+    n_heads: usize,
+}
+
+impl RecurrentWidths {
+    fn of(spec: &ModelSpec) -> Self {
+        let of_mamba = |mamba: &Mamba2| [mamba.d_conv(), mamba.d_inner(), mamba.n_heads];
+        let all = spec.layers.iter().map(|layer| match &layer.mixer {
+            Mixer::ShortConv(_) => [spec.d_model, spec.d_model, 0],
+            Mixer::DeltaNet(net) => [net.d_conv(), net.d_values(), net.n_heads],
+            Mixer::Mamba2(mamba) => of_mamba(mamba),
+            Mixer::AttentionAndMamba2(both) => of_mamba(&both.mamba),
+            Mixer::None | Mixer::Attention(_) | Mixer::Mamba(_) => [0; 3],
+        });
+        let largest = |a: [usize; 3], b: [usize; 3]| [0, 1, 2].map(|i| a[i].max(b[i]));
+        let [d_conv, d_results, n_heads] = all.fold([0; 3], largest);
+        Self {
+            d_conv,
+            d_results,
+            n_heads,
+        }
+    }
+
+    fn place(self, n: usize, words: &mut Words) -> Result<RecurrentRegions, Error> {
+        let Self {
+            d_conv,
+            d_results,
+            n_heads,
+        } = self;
+        Ok(RecurrentRegions {
+            inputs: words.take(n * d_conv)?,
+            mixed: words.take(n * d_conv)?,
+            z: words.take(n * d_results)?,
+            results: words.take(n * d_results)?,
+            alpha: words.take(n * n_heads)?,
+            beta: words.take(n * n_heads)?,
+            decays: words.take(n * n_heads)?,
+            gains: words.take(n * n_heads)?,
+        })
+    }
+}
+
+/// Where what adapters compute is: the results of their first matrices, as values and as
+/// activations, and those of their second ones, of so many words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AdapterRegions {
+    pub(super) low: u32,
+    pub(super) low_acts: Acts,
+    pub(super) results: u32,
+    pub(super) n_results: usize,
+}
+
+/// What mixtures of experts need for each row, at most; zeros without any.
+struct ExpertWidths {
+    n_experts: usize,
+    n_used: usize,
+    /// Width of the hidden layers of all experts of a row, and of the widest one.
+    d_hidden: usize,
+    d_widest: usize,
+    /// Rows that experts read, for each row.
+    n_inputs: usize,
+}
+
+impl ExpertWidths {
+    fn of(spec: &ModelSpec) -> Self {
+        let (n_experts, n_used) = spec.max_experts();
+        let all = || moes(spec);
+        let n_inputs = |m: &Moe| match m.weighted {
+            WeightedSide::Input => m.n_used,
+            WeightedSide::Output => 1,
+        };
+        Self {
+            n_experts,
+            n_used,
+            d_hidden: all().map(|m| m.n_used * m.expert.d_ff).max().unwrap_or(0),
+            d_widest: all().map(|m| m.expert.d_ff).max().unwrap_or(0),
+            n_inputs: all().map(n_inputs).max().unwrap_or(1),
+        }
+    }
+}
+
+fn moes(spec: &ModelSpec) -> impl Iterator<Item = &Moe> {
+    spec.layers.iter().filter_map(LayerSpec::moe)
+}
+
+/// Gates of the results of a row's heads.
+pub(super) fn n_gates(a: &Attention) -> usize {
+    match a.gate {
+        OutputGate::None => 0,
+        OutputGate::Elements => a.d_q(),
+        OutputGate::Heads => a.n_heads,
+    }
 }
 
 /// The first words of rows of activations, in each layout.
@@ -89,12 +225,13 @@ impl Words {
 }
 
 impl Layout {
-    /// The regions of a part of a model for an executor of a size, in buffers of at most
-    /// `buffer_bytes`.
+    /// The regions of a part of a model with adapters for an executor of a size, in buffers of at
+    /// most `buffer_bytes`.
     pub(super) fn new(
         spec: &ModelSpec,
         part: &Share,
         size: &ExecutorSize,
+        adapters: &AdapterSizes,
         buffer_bytes: u64,
     ) -> Result<Self, Error> {
         let room = usize::try_from(buffer_bytes / 32).unwrap_or(usize::MAX);
@@ -102,14 +239,50 @@ impl Layout {
             room: room.min(MAX_ROOM),
             ..Self::default()
         };
-        layout.place_values(spec, part, size.n_batch)?;
-        layout.place_acts(spec, size.n_batch, size.n_ctx)?;
+        let mut words = [Words(0); 2];
+        layout.place_adapters(spec, size.n_batch, adapters, &mut words)?;
+        let [values, acts] = words;
+        layout.place_values(spec, part, size.n_batch, values)?;
+        layout.place_acts(spec, size, acts)?;
         Ok(layout)
     }
 
-    fn place_values(&mut self, spec: &ModelSpec, part: &Share, n: usize) -> Result<(), Error> {
+    /// The regions of adapters, in front of all others.
+    fn place_adapters(
+        &mut self,
+        spec: &ModelSpec,
+        n: usize,
+        adapters: &AdapterSizes,
+        [values, acts]: &mut [Words; 2],
+    ) -> Result<(), Error> {
+        let rank = adapters.rank();
+        if rank == 0 {
+            return Ok(());
+        }
+        let experts = ExpertWidths::of(spec);
+        let n_rows = n * experts.n_used.max(1);
+        // All slots are computed at once, other rows as many as there is room for.
+        let of_slots = experts.n_used * experts.d_widest.max(spec.d_model) * n;
+        let d_out = adapters.d_out();
+        let n_results = d_out.saturating_mul(n);
+        let n_results = n_results.min(self.room.max(d_out)).max(of_slots);
+        self.adapters = AdapterRegions {
+            low: values.take(n_rows * rank)?,
+            low_acts: acts.take_acts(n_rows, rank)?,
+            results: values.take(n_results)?,
+            n_results,
+        };
+        Ok(())
+    }
+
+    fn place_values(
+        &mut self,
+        spec: &ModelSpec,
+        part: &Share,
+        n: usize,
+        mut values: Words,
+    ) -> Result<(), Error> {
         let (d_q, d_kv, d_ff) = spec.max_widths();
-        let mut values = Words(0);
         self.x = values.take(n * spec.d_model)?;
         self.y = values.take(n * spec.d_model)?;
         let mut mixer = values;
@@ -117,24 +290,54 @@ impl Layout {
         self.k = mixer.take(n * d_kv)?;
         self.v = mixer.take(n * d_kv)?;
         self.heads = mixer.take(n * d_q)?;
+        self.gates = mixer.take(n * spec.attentions().map(n_gates).max().unwrap_or(0))?;
+        let mut recurrent = values;
+        self.recurrent = RecurrentWidths::of(spec).place(n, &mut recurrent)?;
         let mut mlp = values;
-        self.gate = mlp.take(n * d_ff)?;
-        self.up = mlp.take(n * d_ff)?;
+        let experts = ExpertWidths::of(spec);
+        let d_hidden = d_ff.max(experts.d_hidden);
+        self.gate = mlp.take(n * d_hidden)?;
+        self.up = mlp.take(n * d_hidden)?;
+        if experts.n_used > 0 {
+            let regions = &mut self.experts;
+            regions.logits = mlp.take(n * experts.n_experts)?;
+            regions.shared_gates = mlp.take(n)?;
+            regions.shared = mlp.take(n * spec.d_model)?;
+            regions.results = mlp.take(n * experts.n_used * spec.d_model)?;
+        }
         let mut head = values;
         let n_vocab = if part.head { spec.n_logits() } else { 0 };
         self.n_logit_rows = (self.room / n_vocab.max(1)).clamp(1, n);
         self.logits = head.take(self.n_logit_rows * n_vocab)?;
-        self.n_values = mixer.0.max(mlp.0).max(head.0);
+        self.n_values = mixer.0.max(recurrent.0).max(mlp.0).max(head.0);
         Ok(())
     }
 
-    fn place_acts(&mut self, spec: &ModelSpec, n: usize, n_ctx: usize) -> Result<(), Error> {
+    fn place_acts(
+        &mut self,
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        mut acts: Words,
+    ) -> Result<(), Error> {
+        let (n, n_ctx) = (size.n_batch, size.n_ctx);
         let (d_q, _, d_ff) = spec.max_widths();
-        let mut acts = Words(0);
-        self.input = acts.take_acts(n, spec.d_model)?;
-        self.mixed = acts.take_acts(n, d_q)?;
+        let experts = ExpertWidths::of(spec);
+        self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
+        let d_mixed = d_q.max(RecurrentWidths::of(spec).d_results);
+        self.mixed = acts.take_acts(n, d_mixed)?;
+        if experts.n_used > 0 {
+            let n_slots = n * experts.n_used;
+            self.experts.routes = acts.take(2 * n_slots)?;
+            self.experts.groups = acts.take(GroupSlots::n_words(n_slots))?;
+        }
         let mut attention = acts;
-        self.hidden = acts.take_acts(n, d_ff)?;
+        for layout in LAYOUTS {
+            let of_slots = |m: &Moe| m.n_used * layout.row_words(m.expert.d_ff);
+            let of_row = moes(spec)
+                .map(of_slots)
+                .fold(layout.row_words(d_ff), usize::max);
+            self.hidden.0[Quantize::slot(layout)] = acts.take(n * of_row)?;
+        }
         let of_row = partial_words(spec, n_ctx.div_ceil(CHUNK));
         self.n_partials = of_row.saturating_mul(n).min(self.room.max(of_row));
         self.partials = attention.take(self.n_partials)?;

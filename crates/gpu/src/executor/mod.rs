@@ -4,33 +4,40 @@
 //! one wait. The one idea: all that varies from step to step lies in two small buffers that are
 //! written before it, the tables and the residual; the rest stays on the device.
 
+mod adapters;
 mod buffer;
+mod experts;
 mod kernels;
 mod kv;
 mod layout;
 mod pass;
+mod recurrent;
 mod run;
+mod states;
 mod tables;
 mod vectors;
 
 use crate::gpus::{GPU_ACTIVATIONS, GPU_STATE};
 use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost};
+use adapters::{AdapterTables, n_factors};
 use atta_kernels::KvElem;
 use atta_model::spec::ModelSpec;
 use atta_model::{
-    Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache, Role,
-    RopeTables, admission,
+    AdapterSizes, Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache,
+    Role, RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
-use kernels::Kernels;
+use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
-use std::collections::HashSet;
+use pass::TOGETHER;
+use states::{GpuStates, StateTables, n_taps};
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
 
 pub(crate) use buffer::OwnBuffer;
+pub(crate) use recurrent::{OF_MAMBA, OF_SHORT_CONV};
 
 /// The most rows of a batch: workgroups in one dimension.
 const MAX_ROWS: usize = 65_535;
@@ -101,8 +108,9 @@ impl Buffers {
     }
 }
 
-fn step_size(size: &ExecutorSize) -> StepSize {
+fn step_size(spec: &ModelSpec, size: &ExecutorSize, adapters: &AdapterSizes) -> StepSize {
     StepSize {
+        n_factors: n_factors(spec, adapters),
         n_rows: size.n_batch,
         n_seqs: size.n_seqs,
         n_ctx: size.n_ctx,
@@ -129,13 +137,17 @@ impl GpuExecutor {
         let model = weights.model();
         let spec = model.spec();
         admission::check_size(spec, model.share(), &size)?;
-        if size.n_batch > MAX_ROWS {
-            let what = format!("batches of more than {MAX_ROWS} rows");
+        let (_, n_used) = spec.max_experts();
+        let n_rows = size.n_batch.saturating_mul(n_used.max(1));
+        if n_rows > MAX_ROWS {
+            let what = format!("batches of {n_rows} rows and experts, of at most {MAX_ROWS}");
             return Err(Error::Unsupported(what));
         }
         let buffer_bytes = weights.host().info().buffer_bytes;
-        let layout = Layout::new(spec, &part, &size, buffer_bytes)?;
-        let bytes = Self::bytes(spec, &size, &layout);
+        let adapters = weights.adapter_sizes();
+        let layout = Layout::new(spec, &part, &size, adapters, buffer_bytes)?;
+        let n_tables = step_size(spec, &size, adapters).max_words(spec, &part);
+        let bytes = Self::bytes(spec, &size, &layout, n_tables);
         let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
         let memory = [
             reserve(GPU_STATE, bytes.state)?,
@@ -144,7 +156,6 @@ impl GpuExecutor {
         let host = weights.host();
         let kernels = Arc::new(compile(&weights, &size)?);
         let ropes = RopeTables::of(model, size.n_batch, size.n_ctx);
-        let n_tables = step_size(&size).max_words(spec, &part);
         let buffers = Buffers::new(host, &layout, n_tables)?;
         let arenas = ArenaParts {
             host,
@@ -152,14 +163,19 @@ impl GpuExecutor {
             bindings: buffers.bindings(buffers.nothing.id(), buffers.nothing.id()),
             n_tables,
         };
-        let cache = KvCache::new(size.cache(spec), |n, bytes| {
-            GpuArena::new(&arenas, n, bytes)
-        })?;
+        let cache = KvCache::new(
+            size.cache(spec),
+            |n, bytes| GpuArena::new(&arenas, n, bytes),
+            |n, floats| GpuStates::new(host, n, floats),
+        )?;
         let vectors = vectors_of(&weights, &cache, &layout, &ropes);
         let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
         let group = |l| cache.layer_place(l).group;
+        let n_taps = spec.layers[part.layers.clone()].iter().map(n_taps).max();
+        let states = StateTables::new(n_taps.unwrap_or(0), cache.states().block_words());
+        let adapters = AdapterTables::new(&weights, |key| pass::factor_of(spec, key));
         Ok(Self {
-            tables: StepTables::new(spec, &part, group, block_words),
+            tables: StepTables::new(spec, &part, group, block_words).with(adapters, states),
             constants: write(host, &vectors.bytes())?,
             info: ExecutorInfo {
                 numerics: numerics(&weights, &size, isa),
@@ -185,18 +201,25 @@ impl GpuExecutor {
         })
     }
 
-    /// Memory on the GPU of an executor of a part of a model, without its weights, at most.
+    /// Memory on the GPU of an executor of a part of a model without adapters, without its weights,
+    /// at most.
     ///
     /// # Errors
     /// A size that no executor can have.
     pub fn executor_bytes(spec: &ModelSpec, size: &ExecutorSize) -> Result<ExecutorBytes, Error> {
         let part = size.part_of(spec);
-        let layout = Layout::new(spec, &part, size, u64::MAX)?;
-        Ok(Self::bytes(spec, size, &layout))
+        let adapters = AdapterSizes::default();
+        let layout = Layout::new(spec, &part, size, &adapters, u64::MAX)?;
+        let n_tables = step_size(spec, size, &adapters).max_words(spec, &part);
+        Ok(Self::bytes(spec, size, &layout, n_tables))
     }
 
-    fn bytes(spec: &ModelSpec, size: &ExecutorSize, layout: &Layout) -> ExecutorBytes {
-        let n_tables = step_size(size).max_words(spec, &size.part_of(spec));
+    fn bytes(
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        layout: &Layout,
+        n_tables: usize,
+    ) -> ExecutorBytes {
         let n_words = layout.n_values + layout.n_acts + n_tables;
         ExecutorBytes {
             state: size.cache(spec).bytes(),
@@ -220,26 +243,34 @@ pub(crate) fn kv_of([k, v]: [KvElem; 2], d_head: usize) -> Option<[GpuKv; 2]> {
 /// The kernels of an executor.
 fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> {
     let spec = weights.model().spec();
-    let mut kv = HashSet::new();
+    let mut needs = KernelNeeds {
+        formats: weights.formats().collect(),
+        experts: weights.expert_formats().collect(),
+        ..KernelNeeds::default()
+    };
     for l in weights.part().layers.clone() {
         if let Some(a) = spec.layers[l].attention() {
             let elems = size.kv.of_layer(l, spec.layers.len());
             let held = kv_of(elems, a.d_head);
             let what = || format!("layer {l} has keys or values of a width that kernels lack");
-            kv.insert(held.ok_or_else(|| Error::Unsupported(what()))?);
+            needs
+                .kv
+                .insert(held.ok_or_else(|| Error::Unsupported(what()))?);
         }
+        let runs = TOGETHER.iter().flat_map(|roles| weights.runs(l, roles));
+        let joined = runs.filter(|run| run.len() > 1);
+        let matrix = |run: Vec<Role>| weights.matrix((run[0], Some(l)));
+        let joined = joined.filter_map(matrix).map(|matrix| matrix.format);
+        needs.joined.extend(joined);
     }
-    let kv: Vec<[GpuKv; 2]> = kv.into_iter().collect();
-    let formats: HashSet<_> = weights.matrices().map(|matrix| matrix.format).collect();
-    Kernels::new(&mut *weights.host().lock(), formats.into_iter(), &kv)
+    Kernels::new(&mut *weights.host().lock(), &needs)
 }
 
 /// Where the bits are those of every instruction set, the name of the one beside it; else that of
 /// the plain one, which adds floats as the kernels do.
 fn numerics(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> String {
-    let has_floats = weights
-        .matrices()
-        .any(|m| m.format.acts() == ActLayout::F32);
+    let mut formats = weights.formats().chain(weights.expert_formats());
+    let has_floats = formats.any(|format| format.acts() == ActLayout::F32);
     let is_float = |elem: &KvElem| *elem == KvElem::F32;
     let has_floats = has_floats || elems(weights.model().spec(), size).iter().any(is_float);
     if has_floats { "scalar" } else { isa }.to_owned()

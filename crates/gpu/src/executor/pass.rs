@@ -9,20 +9,53 @@
 
 use super::kernels::Kernels;
 use super::kv_of;
-use super::layout::{Acts, Layout};
+use super::layout::{Acts, Layout, n_gates};
+use super::recurrent::{OF_MAMBA, OF_NET, OF_SHORT_CONV};
 use super::tables::StepTables;
 use super::vectors::Vectors;
 use crate::support::activation;
-use crate::weights::MatrixKey;
+use crate::weights::{GpuMatrix, MatrixKey};
 use crate::{
-    AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, Normed, Product, ProductEnd,
-    Quantize, RowFunction, RowNorm, StoreHeads,
+    ActLayout, AddNormed, Attend, Bindings, CHUNK, Dispatch, GpuKv, GpuWeights, GroupSlots,
+    JoinedPart, JoinedProducts, MultiplyRows, Normed, Product, ProductEnd, Quantize, RowActivation,
+    RowFactor, RowFunction, RowNorm, StoreHeads,
 };
 use atta_model::spec::{
     Attention, Ffn, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Norm, QkNorm, Sublayer, Wiring,
 };
 use atta_model::{KvLayerPlace, Role, RopeTables, seqs::BLOCK_LEN};
+use std::collections::HashMap;
 use std::ops::Range;
+
+/// Matrices of a layer that read the same rows, where it has them.
+pub(super) const TOGETHER: [&[Role]; 6] = [
+    &OF_MIXER,
+    &OF_SHORT_CONV,
+    &OF_NET,
+    &OF_MAMBA,
+    &[Role::FfnGate, Role::FfnUp],
+    &OF_ROUTER,
+];
+const OF_MIXER: [Role; 4] = [Role::AttnQ, Role::AttnK, Role::AttnV, Role::AttnGate];
+pub(super) const OF_ROUTER: [Role; 4] = [
+    Role::FfnGateInp,
+    Role::FfnGateInpShexp,
+    Role::FfnGateShexp,
+    Role::FfnUpShexp,
+];
+
+/// What multiplies the product of a matrix before it is added to the residual; 1 where it is not
+/// added at once.
+pub(super) fn factor_of(spec: &ModelSpec, (role, layer): MatrixKey) -> f32 {
+    let sublayer = match role {
+        Role::AttnOutput | Role::SsmOut | Role::ShortconvOutProj => Sublayer::Mixer,
+        Role::FfnDown => Sublayer::Ffn,
+        _ => return 1.0,
+    };
+    let layer = layer.map(|l| &spec.layers[l]);
+    let added = layer.filter(|layer| !layer.is_deferred(sublayer));
+    added.map_or(1.0, |layer| layer.residual_scale)
+}
 
 /// What a step reads and does not change.
 pub(super) struct StepParts<'a> {
@@ -36,6 +69,10 @@ pub(super) struct StepParts<'a> {
     pub(super) kv: &'a dyn Fn(usize) -> KvOfLayer,
     /// Buffers without keys and values of a layer.
     pub(super) bindings: Bindings,
+    /// Buffers with recurrent states in the place of keys and values.
+    pub(super) state_bindings: Bindings,
+    /// The first float of the state of a recurrent layer in a block.
+    pub(super) state_at: &'a dyn Fn(usize) -> usize,
 }
 
 /// Keys and values that a layer reads.
@@ -55,25 +92,44 @@ impl KvOfLayer {
 
 /// A step, as far as it is recorded.
 pub(super) struct Recorded<'a> {
-    parts: &'a StepParts<'a>,
-    n_rows: u32,
+    pub(super) parts: &'a StepParts<'a>,
+    pub(super) n_rows: u32,
     pub(super) dispatches: Vec<Dispatch>,
 }
 
 /// The rows of activations that a function of values makes.
-struct Made {
-    function: RowFunction,
+pub(super) struct Made {
+    pub(super) function: RowFunction,
     /// First word, width and number of the rows of values.
-    x: u32,
-    d: usize,
-    n_rows: u32,
+    pub(super) x: u32,
+    pub(super) d: usize,
+    pub(super) n_rows: u32,
+}
+
+/// Products of rows with a matrix.
+#[derive(Clone, Copy)]
+pub(super) struct RowProduct {
+    pub(super) acts: Acts,
+    pub(super) out: u32,
+    pub(super) end: ProductEnd,
+    pub(super) n_rows: u32,
+}
+
+/// Products of all slots of experts with a matrix of each.
+#[derive(Clone, Copy)]
+pub(super) struct SlotProduct {
+    pub(super) slots: GroupSlots,
+    pub(super) acts: Acts,
+    /// Slots that share a row of activations.
+    pub(super) n_shared: usize,
+    pub(super) out: u32,
 }
 
 /// The last product of a sublayer.
-struct Leaving {
-    sublayer: Sublayer,
-    role: Role,
-    acts: Acts,
+pub(super) struct Leaving {
+    pub(super) sublayer: Sublayer,
+    pub(super) role: Role,
+    pub(super) acts: Acts,
 }
 
 impl<'a> Recorded<'a> {
@@ -86,7 +142,7 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn spec(&self) -> &'a ModelSpec {
+    pub(super) fn spec(&self) -> &'a ModelSpec {
         self.parts.weights.model().spec()
     }
 
@@ -105,46 +161,70 @@ impl<'a> Recorded<'a> {
             acts: self.parts.layout.mixed,
         };
         let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
-        if let Mixer::Attention(a) = &layer.mixer {
-            self.attention(l, a);
-            if !is_parallel {
-                self.leave(l, &leaving);
+        match &layer.mixer {
+            Mixer::Attention(a) => {
+                self.attention(l, a);
+                if !is_parallel {
+                    self.leave(l, &leaving);
+                }
             }
+            Mixer::ShortConv(conv) => self.short_conv(l, conv),
+            Mixer::DeltaNet(net) => self.delta_net(l, net),
+            Mixer::Mamba2(mamba) => self.mamba2(l, mamba),
+            Mixer::AttentionAndMamba2(both) => self.attention_and_mamba2(l, both),
+            Mixer::None | Mixer::Mamba(_) => {}
         }
         match &layer.ffn {
             Ffn::Gated(mlp) => self.gated_mlp(l, mlp),
             Ffn::Plain(mlp) => self.plain_mlp(l, mlp),
-            _ => {}
+            Ffn::Moe(m) => self.moe(l, m),
+            Ffn::MlpAndMoe(both) => self.mlp_and_moe(l, both),
+            Ffn::None | Ffn::Sparse(_) => {}
         }
         // Both read the same residual; the result of the mixer is added last.
         if is_parallel && layer.mixer != Mixer::None {
             self.leave(l, &leaving);
         }
+        if let Some(at) = self.parts.vectors.get(Role::LayerOutputScale, Some(l)) {
+            let d = self.spec().d_model;
+            self.multiply(self.parts.layout.x, d, RowFactor::Weight(at));
+        }
+    }
+
+    /// Rows of values times a factor.
+    pub(super) fn multiply(&mut self, x: u32, d: usize, by: RowFactor) {
+        let rows = MultiplyRows {
+            n_rows: self.n_rows,
+            d: d as u32,
+            x,
+            by,
+        };
+        let StepParts {
+            kernels, bindings, ..
+        } = *self.parts;
+        self.dispatches
+            .push(rows.dispatch(kernels.multiply, bindings));
     }
 
     /// Results of heads, as codes.
-    fn attention(&mut self, l: usize, a: &Attention) {
+    pub(super) fn attention(&mut self, l: usize, a: &Attention) {
         let layout = self.parts.layout;
-        let has_v = self.parts.weights.matrix((Role::AttnV, Some(l))).is_some();
-        let all = [
-            (Role::AttnQ, layout.q),
-            (Role::AttnK, layout.k),
-            (Role::AttnV, layout.v),
-        ];
-        let n = match (a.kv_layer(), has_v) {
-            (Some(_), _) => 1,
-            (None, false) => 2,
-            (None, true) => 3,
-        };
-        let products = &all[..n];
-        self.enter(l, Sublayer::Mixer, products);
-        for &(role, out) in products {
-            self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
-        }
+        let places = [layout.q, layout.k, layout.v, layout.gates];
+        let products: Vec<_> = OF_MIXER.into_iter().zip(places).collect();
+        self.enter(l, Sublayer::Mixer, &products);
+        self.products(l, &products);
         self.norm_whole_rows(l, a);
         let kv = (self.parts.kv)(l);
         self.store_heads(l, a, &kv);
         self.attend(l, a, &kv);
+        if let Some(neighbours) = a.d_q().checked_div(n_gates(a)) {
+            let by = RowFactor::Values {
+                at: layout.gates,
+                n: neighbours as u32,
+                activation: Some(RowActivation::Sigmoid),
+            };
+            self.multiply(layout.heads, a.d_q(), by);
+        }
         let function = match self.spec().layers[l].sub(Sublayer::Mixer) {
             Some((norm, role)) => RowFunction::Norm(self.row_norm(norm, [role, role], Some(l))),
             None => RowFunction::Copy,
@@ -181,9 +261,7 @@ impl<'a> Recorded<'a> {
                 y: x,
                 factor: 0.0,
             };
-            let kernel = self.parts.kernels.add;
-            let bindings = self.parts.bindings;
-            self.dispatches.push(normed.dispatch(kernel, bindings));
+            self.add(&normed);
         }
     }
 
@@ -266,6 +344,12 @@ impl<'a> Recorded<'a> {
     }
 
     fn gated_mlp(&mut self, l: usize, mlp: &Mlp) {
+        self.hidden_of_gated(l, mlp);
+        self.leave_mlp(l);
+    }
+
+    /// The hidden layer of a gated MLP, as codes.
+    pub(super) fn hidden_of_gated(&mut self, l: usize, mlp: &Mlp) {
         let layout = self.parts.layout;
         let products = [(Role::FfnGate, layout.gate), (Role::FfnUp, layout.up)];
         let up = layout.up;
@@ -278,7 +362,7 @@ impl<'a> Recorded<'a> {
                 norm,
             },
         };
-        self.mlp(l, mlp, &products, function);
+        self.hidden(l, mlp, &products, function);
     }
 
     fn plain_mlp(&mut self, l: usize, mlp: &Mlp) {
@@ -288,7 +372,8 @@ impl<'a> Recorded<'a> {
             None => RowFunction::Activate(activation),
             Some(norm) => RowFunction::ActivateNormed(activation, norm),
         };
-        self.mlp(l, mlp, &products, function);
+        self.hidden(l, mlp, &products, function);
+        self.leave_mlp(l);
     }
 
     /// The norm of the hidden layer of an MLP, if it has one.
@@ -297,12 +382,10 @@ impl<'a> Recorded<'a> {
         Some(self.row_norm(norm, [role, role], Some(l)))
     }
 
-    fn mlp(&mut self, l: usize, mlp: &Mlp, products: &[(Role, u32)], function: RowFunction) {
+    fn hidden(&mut self, l: usize, mlp: &Mlp, products: &[(Role, u32)], function: RowFunction) {
         let layout = self.parts.layout;
         self.enter(l, Sublayer::Ffn, products);
-        for &(role, out) in products {
-            self.product((role, Some(l)), layout.input, out, ProductEnd::Set);
-        }
+        self.products(l, products);
         let made = Made {
             function,
             x: layout.gate,
@@ -310,51 +393,141 @@ impl<'a> Recorded<'a> {
             n_rows: self.n_rows,
         };
         self.make(&made, layout.hidden, &[(Role::FfnDown, Some(l))]);
+    }
+
+    /// The last product of an MLP.
+    fn leave_mlp(&mut self, l: usize) {
         let leaving = Leaving {
             sublayer: Sublayer::Ffn,
             role: Role::FfnDown,
-            acts: layout.hidden,
+            acts: self.parts.layout.hidden,
         };
         self.leave(l, &leaving);
     }
 
+    /// The norm of the input of a sublayer, if it has one.
+    pub(super) fn pre_norm(&self, l: usize, sublayer: Sublayer) -> Option<RowNorm> {
+        let (norm, roles) = self.spec().layers[l].pre(sublayer)?;
+        Some(self.row_norm(norm, roles, Some(l)))
+    }
+
     /// The input of a sublayer for its first matrices.
     fn enter(&mut self, l: usize, sublayer: Sublayer, products: &[(Role, u32)]) {
+        let roles: Vec<_> = products.iter().map(|(role, _)| *role).collect();
+        self.enter_by(l, self.pre_norm(l, sublayer), &roles);
+    }
+
+    /// The residual behind a norm, if there is one, for some matrices.
+    pub(super) fn enter_by(&mut self, l: usize, norm: Option<RowNorm>, roles: &[Role]) {
         let layout = self.parts.layout;
-        let function = match self.spec().layers[l].pre(sublayer) {
-            Some((norm, roles)) => RowFunction::Norm(self.row_norm(norm, roles, Some(l))),
-            None => RowFunction::Copy,
-        };
         let made = Made {
-            function,
+            function: norm.map_or(RowFunction::Copy, RowFunction::Norm),
             x: layout.x,
             d: self.spec().d_model,
             n_rows: self.n_rows,
         };
-        let keys: Vec<_> = products.iter().map(|(role, _)| (*role, Some(l))).collect();
+        let keys: Vec<_> = roles.iter().map(|role| (*role, Some(l))).collect();
         self.make(&made, layout.input, &keys);
     }
 
+    /// Products of a sublayer's input with matrices, those that the layer has, and where their
+    /// results are.
+    pub(super) fn products(&mut self, l: usize, products: &[(Role, u32)]) {
+        let input = self.parts.layout.input;
+        let roles: Vec<_> = products.iter().map(|(role, _)| *role).collect();
+        let all: HashMap<Role, u32> = products.iter().copied().collect();
+        for run in self.parts.weights.runs(l, &roles) {
+            match run[..] {
+                [role] => self.product((role, Some(l)), input, all[&role], ProductEnd::Set),
+                _ => self.joined(l, &run, &all),
+            }
+        }
+    }
+
+    /// Products of a sublayer's input with several matrices in one run.
+    fn joined(&mut self, l: usize, roles: &[Role], places: &HashMap<Role, u32>) {
+        let StepParts {
+            weights,
+            layout,
+            kernels,
+            bindings,
+            ..
+        } = *self.parts;
+        let matrices = roles.iter().filter_map(|role| {
+            let matrix = weights.matrix((*role, Some(l)))?;
+            Some((matrix, matrix.slices.first()?, places[role]))
+        });
+        let matrices: Vec<_> = matrices.collect();
+        let Some(&(first, slice, _)) = matrices.first() else {
+            return;
+        };
+        let mut parts = [None; 3];
+        for (part, (matrix, slice, out)) in parts.iter_mut().zip(&matrices) {
+            *part = Some(JoinedPart {
+                w: slice.w,
+                n_out: matrix.d_out as u32,
+                bias: slice.bias,
+                out: *out,
+            });
+        }
+        let joined = JoinedProducts {
+            format: first.format,
+            d_in: first.d_in as u32,
+            n_rows: self.n_rows,
+            x: layout.input.at(first.format.acts()),
+            parts,
+        };
+        let (way, kernel) = kernels.joined(first.format, self.n_rows);
+        let bindings = Bindings {
+            weights: weights.arena(slice.arena),
+            ..bindings
+        };
+        self.dispatches.push(joined.dispatch(way, kernel, bindings));
+        for role in roles {
+            let product = RowProduct {
+                acts: layout.input,
+                out: places[role],
+                end: ProductEnd::Set,
+                n_rows: self.n_rows,
+            };
+            self.adapt((*role, Some(l)), &product, 0);
+        }
+    }
+
     /// `x += residual_scale * post(W act + b)`, or `x = norm(x + residual_scale * (W act + b))`.
-    fn leave(&mut self, l: usize, leaving: &Leaving) {
+    pub(super) fn leave(&mut self, l: usize, leaving: &Leaving) {
         let Leaving {
             sublayer,
             role,
             acts,
         } = *leaving;
         let layout = self.parts.layout;
-        let layer = &self.spec().layers[l];
         let key = (role, Some(l));
+        let layer = &self.spec().layers[l];
+        let added = self.normed_result(l, sublayer);
+        // What adapters add to a result that is not added at once is multiplied with it.
+        let is_adapted = layer.is_deferred(sublayer) && !self.readers(key).is_empty();
+        if added.is_none() && !is_adapted {
+            let end = ProductEnd::Add(layer.residual_scale);
+            return self.product(key, acts, layout.x, end);
+        }
+        self.product(key, acts, layout.y, ProductEnd::Set);
+        match added {
+            Some(added) => self.add(&added),
+            None => self.add_plain(layout.y, layer.residual_scale),
+        }
+    }
+
+    /// How the result of a sublayer, `y`, is added, if a norm follows.
+    pub(super) fn normed_result(&self, l: usize, sublayer: Sublayer) -> Option<AddNormed> {
+        let layout = self.parts.layout;
+        let layer = &self.spec().layers[l];
         let post = layer.post(sublayer);
         let post = post.map(|(norm, role)| (Normed::Result, norm, [role, role]));
         let sum = layer.sum(sublayer);
         let sum = sum.map(|(norm, roles)| (Normed::Sum, norm, roles));
-        let Some((normed, norm, roles)) = post.or(sum) else {
-            let end = ProductEnd::Add(layer.residual_scale);
-            return self.product(key, acts, layout.x, end);
-        };
-        self.product(key, acts, layout.y, ProductEnd::Set);
-        let added = AddNormed {
+        let (normed, norm, roles) = post.or(sum)?;
+        Some(AddNormed {
             norm: self.row_norm(norm, roles, Some(l)),
             normed,
             n_rows: self.n_rows,
@@ -362,13 +535,17 @@ impl<'a> Recorded<'a> {
             x: layout.x,
             y: layout.y,
             factor: layer.residual_scale,
-        };
-        let kernel = self.parts.kernels.add;
-        let bindings = self.parts.bindings;
-        self.dispatches.push(added.dispatch(kernel, bindings));
+        })
     }
 
-    fn row_norm(&self, norm: Norm, roles: [Role; 2], layer: Option<usize>) -> RowNorm {
+    pub(super) fn add(&mut self, added: &AddNormed) {
+        let StepParts {
+            kernels, bindings, ..
+        } = *self.parts;
+        self.dispatches.push(added.dispatch(kernels.add, bindings));
+    }
+
+    pub(super) fn row_norm(&self, norm: Norm, roles: [Role; 2], layer: Option<usize>) -> RowNorm {
         let at = |role| self.parts.vectors.get(role, layer);
         let weight = at(roles[0]).unwrap_or_default();
         match norm {
@@ -386,13 +563,18 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Activations in the layouts of these matrices.
-    fn make(&mut self, made: &Made, acts: Acts, keys: &[MatrixKey]) {
-        let matrices = keys
-            .iter()
-            .filter_map(|key| self.parts.weights.matrix(*key));
+    /// Activations in the layouts of these matrices, and of those of adapters.
+    pub(super) fn make(&mut self, made: &Made, acts: Acts, keys: &[MatrixKey]) {
+        let weights = self.parts.weights;
+        let layouts = keys.iter().filter_map(|key| weights.acts_of(*key));
+        let adapters = keys.iter().flat_map(|key| self.readers(*key));
+        let layouts: Vec<_> = layouts.chain(adapters).collect();
+        self.make_in(made, acts, &layouts);
+    }
+
+    pub(super) fn make_in(&mut self, made: &Made, acts: Acts, layouts: &[ActLayout]) {
         let mut out = [None; 3];
-        for layout in matrices.map(|matrix| matrix.format.acts()) {
+        for &layout in layouts {
             out[Quantize::slot(layout)] = Some(acts.at(layout));
         }
         let quantize = Quantize {
@@ -407,14 +589,28 @@ impl<'a> Recorded<'a> {
         self.dispatches.push(quantize.dispatch(kernel, bindings));
     }
 
-    fn product(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd) {
-        self.product_of(key, acts, out, end, self.n_rows);
-    }
-
-    fn product_of(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd, n_rows: u32) {
+    /// A product of all rows, and what adapters add to it.
+    pub(super) fn product(&mut self, key: MatrixKey, acts: Acts, out: u32, end: ProductEnd) {
+        let product = RowProduct {
+            acts,
+            out,
+            end,
+            n_rows: self.n_rows,
+        };
         let Some(matrix) = self.parts.weights.matrix(key) else {
             return;
         };
+        self.multiply_rows(matrix, &product);
+        self.adapt(key, &product, 0);
+    }
+
+    pub(super) fn multiply_rows(&mut self, matrix: &GpuMatrix, of: &RowProduct) {
+        let RowProduct {
+            acts,
+            out,
+            end,
+            n_rows,
+        } = *of;
         let (way, kernel) = self.parts.kernels.product(matrix.format, n_rows);
         for slice in &matrix.slices {
             let product = Product {
@@ -431,7 +627,7 @@ impl<'a> Recorded<'a> {
                 end,
             };
             let bindings = Bindings {
-                weights: self.parts.weights.arena(slice),
+                weights: self.parts.weights.arena(slice.arena),
                 ..self.parts.bindings
             };
             self.dispatches
@@ -439,8 +635,9 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// The logits of some rows, in their order, before they are scaled and capped.
-    pub(super) fn head_of(&mut self, rows: &[usize]) {
+    /// The logits of those of the rows `wanted`, in their order, before they are scaled and capped.
+    pub(super) fn head_of(&mut self, wanted: &[usize], which: Range<usize>) {
+        let rows = &wanted[which.clone()];
         if rows.is_empty() {
             return;
         }
@@ -465,7 +662,16 @@ impl<'a> Recorded<'a> {
             self.make(&made, acts, &[key]);
             n_before += run.len();
         }
-        let n_rows = rows.len() as u32;
-        self.product_of(key, layout.input, layout.logits, ProductEnd::Set, n_rows);
+        let Some(matrix) = self.parts.weights.matrix(key) else {
+            return;
+        };
+        let product = RowProduct {
+            acts: layout.input,
+            out: layout.logits,
+            end: ProductEnd::Set,
+            n_rows: rows.len() as u32,
+        };
+        self.multiply_rows(matrix, &product);
+        self.adapt(key, &product, which.start as u32);
     }
 }

@@ -38,9 +38,10 @@ impl GpuExecutor {
             let what = format!("layers on a GPU with {:?}", batch.taps);
             return Err(ModelError::Options(what));
         }
-        let has_adapters = |row: &Row| row.adapters.iter().next().is_some();
-        if let Some(row) = batch.rows.iter().position(has_adapters) {
-            let what = "an adapter, which GPUs do not have";
+        let n = self.weights.adapters().len();
+        let is_unknown = |row: &Row| row.adapters.iter().any(|at| at.adapter >= n);
+        if let Some(row) = batch.rows.iter().position(is_unknown) {
+            let what = "an adapter that is not loaded";
             return Err(ModelError::Row { row, what });
         }
         let spec = self.weights.model().spec();
@@ -64,12 +65,13 @@ impl GpuExecutor {
             .iter()
             .try_for_each(|arena| arena.flush())?;
         let spec = self.weights.model().spec();
+        self.tables.find_states(self.cache.seqs_mut(), rows);
         self.tables
-            .fill(spec, rows, self.cache.seqs(), &mut self.ropes)?;
+            .fill(spec, rows, &self.wanted, self.cache.seqs(), &mut self.ropes)?;
         let n = self.layout.n_logit_rows.min(self.wanted.len());
         let dispatches = self.record(|recorded, wanted| {
             recorded.layers();
-            recorded.head_of(&wanted[..n]);
+            recorded.head_of(wanted, 0..n);
         });
         let residual = residual_of(batch, spec.d_model);
         let mut host = self.weights.host().lock();
@@ -101,7 +103,13 @@ impl GpuExecutor {
                 block_words: arena.block_words(),
             }
         };
+        let state_bindings = crate::Bindings {
+            kv: self.cache.states().buffer(),
+            ..bindings
+        };
         let parts = StepParts {
+            state_bindings,
+            state_at: &|l| self.cache.state_at(l),
             weights: &self.weights,
             kernels: &self.kernels,
             layout: &self.layout,
@@ -138,7 +146,7 @@ impl GpuExecutor {
                 break;
             }
             let next = first..(first + most).min(self.wanted.len());
-            let dispatches = self.record(|recorded, wanted| recorded.head_of(&wanted[next]));
+            let dispatches = self.record(|recorded, wanted| recorded.head_of(wanted, next));
             self.weights.host().lock().submit(&dispatches)?;
         }
         out.check_logits();

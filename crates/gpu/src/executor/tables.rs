@@ -3,6 +3,8 @@
 //! It knows rows and sequences, and no kernel. Layers with the same mask over the same blocks share
 //! their rows, so a step writes a few words for each row, whatever the number of layers.
 
+use super::adapters::AdapterTables;
+use super::states::{StateTables, n_taps, state_words};
 use atta_model::spec::{Attention, ModelSpec, Temperature};
 use atta_model::{Error, RopeTables, Row, SeqId, SeqTable, Share, seqs::BLOCK_LEN};
 use std::collections::HashMap;
@@ -22,6 +24,8 @@ pub(super) struct StepTables {
     temperatures_at: Vec<u32>,
     slots_at: Vec<u32>,
     rows_at: Vec<u32>,
+    adapters: AdapterTables,
+    states: StateTables,
 }
 
 /// The most rows, sequences and positions of a step.
@@ -30,6 +34,8 @@ pub(super) struct StepSize {
     pub(super) n_rows: usize,
     pub(super) n_seqs: usize,
     pub(super) n_ctx: usize,
+    /// Factors of what adapters add to a row.
+    pub(super) n_factors: usize,
 }
 
 impl StepSize {
@@ -39,6 +45,7 @@ impl StepSize {
             n_rows,
             n_seqs,
             n_ctx,
+            n_factors,
         } = self;
         let layers = spec.layers[part.layers.clone()].iter();
         let attentions: Vec<&Attention> = layers.filter_map(|l| l.attention()).collect();
@@ -48,7 +55,12 @@ impl StepSize {
         let n_masks = distinct(attentions.iter().map(|a| a.mask));
         let of_group = 2 * n_rows + n_seqs.min(n_rows).saturating_mul(n_blocks);
         let d_ropes = n_ropes * spec.max_d_rope();
-        let of_row = d_ropes + distinct(attentions.iter().filter_map(|a| a.temperature));
+        let n_taps = spec.layers[part.layers.clone()].iter().map(n_taps).max();
+        let of_states = state_words(n_taps.unwrap_or(0));
+        let of_row = n_factors
+            + of_states
+            + d_ropes
+            + distinct(attentions.iter().filter_map(|a| a.temperature));
         let of_step = n_rows * (of_row + 4 * n_masks) + n_masks.saturating_mul(of_group);
         // Keys that move need their blocks and angles.
         of_step.max(n_blocks + spec.max_d_rope()).max(64)
@@ -85,6 +97,8 @@ impl StepTables {
             temperatures_at: Vec::new(),
             slots_at: Vec::new(),
             rows_at: Vec::new(),
+            adapters: AdapterTables::default(),
+            states: StateTables::default(),
         };
         for l in part.layers.clone() {
             if let Some(a) = spec.layers[l].attention() {
@@ -92,6 +106,30 @@ impl StepTables {
             }
         }
         this
+    }
+
+    /// The same with the factors of adapters, and the states of recurrent layers.
+    pub(super) fn with(self, adapters: AdapterTables, states: StateTables) -> Self {
+        Self {
+            adapters,
+            states,
+            ..self
+        }
+    }
+
+    /// Finds the recurrent states of rows that were just admitted.
+    pub(super) fn find_states(&mut self, seqs: &mut SeqTable, rows: &[Row]) {
+        self.states.find(seqs, rows);
+    }
+
+    /// The recurrent states of the rows of the step.
+    pub(super) fn states(&self) -> &StateTables {
+        &self.states
+    }
+
+    /// What adapters add to the rows of the step.
+    pub(super) fn adapters(&self) -> &AdapterTables {
+        &self.adapters
     }
 
     fn add_layer(&mut self, spec: &ModelSpec, l: usize, a: &Attention, group: usize) {
@@ -107,11 +145,13 @@ impl StepTables {
         self.temperatures.extend(temperature);
     }
 
-    /// Sets the words of the rows of a step, which are in their sequences.
+    /// Sets the words of the rows of a step, which are in their sequences; `wanted` are those that
+    /// want logits.
     pub(super) fn fill(
         &mut self,
         spec: &ModelSpec,
         rows: &[Row],
+        wanted: &[usize],
         seqs: &SeqTable,
         ropes: &mut RopeTables,
     ) -> Result<(), Error> {
@@ -128,6 +168,8 @@ impl StepTables {
             let factors = rows.iter().map(|row| temperature.at(row.pos).to_bits());
             self.words.extend(factors);
         }
+        self.adapters.fill(&mut self.words, rows, wanted);
+        self.states.fill(&mut self.words);
         let tables = self.fill_blocks(rows, seqs);
         self.fill_views(spec, rows, seqs, &tables)
     }

@@ -7,6 +7,7 @@ use crate::{
     ActLayout, Bindings, Combine, Error, ExpertProduct, GroupSlots, Product, ProductEnd,
     ProductWay, Quantize, Route, RouteGating, RouteGroups, RowFunction, Shader, WeightFormat,
 };
+use atta_formats::Encoding;
 use atta_kernels::{Activations, Job, Layouts, Matrix, Store, math};
 
 const N_ROWS: usize = 5;
@@ -223,6 +224,8 @@ fn share_out(tolerance: f32, logits: &mut [f32], chosen: &mut [Choice]) {
 const N_EXPERTS: usize = 3;
 const ABSENT: usize = 1;
 const N_USED: usize = 2;
+/// What multiplies the weights of each.
+const SCALES: [f32; N_EXPERTS] = [1.0, 0.5, 1.7];
 
 /// Products of slots with the matrices of experts.
 struct ExpertSample {
@@ -288,10 +291,11 @@ impl ExpertSample {
     fn weights(&self) -> Vec<u8> {
         let mut rows = Vec::new();
         let mut table = Vec::new();
-        let first = N_EXPERTS + self.bias.len();
+        let first = 2 * N_EXPERTS + self.bias.len();
         for (expert, matrix) in self.matrices.iter().enumerate() {
             let at = (first + rows.len() / 4) as u32;
             table.push(if expert == ABSENT { NONE } else { at });
+            table.push(SCALES[expert].to_bits());
             let row_bytes = matrix.len() / self.n_out;
             let of_matrix = matrix.chunks_exact(row_bytes);
             of_matrix.for_each(|row| self.format.pack_row(row, &mut rows));
@@ -320,7 +324,7 @@ impl ExpertSample {
             n_out: self.n_out as u32,
             d_in: self.d_in as u32,
             scale: 1.0,
-            bias: Some(N_EXPERTS as u32),
+            bias: Some(2 * N_EXPERTS as u32),
             n_rows: slots.n_slots,
             x: 0,
             out: self.x.len() as u32,
@@ -385,10 +389,13 @@ impl ExpertSample {
             acts.fill(probe.kernels, &probe.pool, shape, layout, |_, row| {
                 row.copy_from_slice(x);
             });
-            let ty = self.format.tensor_type();
+            let encoding = Encoding {
+                ty: self.format.tensor_type(),
+                scale: SCALES[expert],
+            };
             let matrix = &self.matrices[expert];
             let job = Job {
-                w: Matrix::new(ty, self.n_out, self.d_in, matrix).expect("a sample's shape"),
+                w: Matrix::new(encoding, self.n_out, self.d_in, matrix).expect("a sample's shape"),
                 bias: Some(&self.bias[expert * self.n_out..][..self.n_out]),
                 out,
                 mode: Store::Set,

@@ -122,6 +122,22 @@ const SIGMOID: u32 = 4u;
 const XIELU: u32 = 5u;
 const CLAMPED: u32 = 6u;
 
+// ln(1 + e^x): ln(1 + t) = 2·artanh s.
+fn softplus(x: f32) -> f32 {
+    let t = exp_of(negative(magnitude(x)));
+    let s = div(t, add(2.0, t));
+    let z = mul(s, s);
+    var y = 6.66666701e-2;
+    y = step_of(y, z, 7.69230798e-2);
+    y = step_of(y, z, 9.09090936e-2);
+    y = step_of(y, z, 0.111111112);
+    y = step_of(y, z, 0.142857149);
+    y = step_of(y, z, 0.200000003);
+    y = step_of(y, z, 0.333333343);
+    y = step_of(y, z, 1.0);
+    return add(select(x, 0.0, x < 0.0), mul(mul(2.0, s), y));
+}
+
 fn gelu_tanh(x: f32) -> f32 {
     let cube = mul(0.044715, mul(mul(x, x), x));
     return mul(mul(0.5, x), add(1.0, tanh_of(mul(0.7978846, add(x, cube)))));

@@ -4,7 +4,7 @@
 const COLUMNS: u32 = 8u;
 
 // Rows of a matrix from `row` on, and columns from `first` on; no columns where there is nothing to do. First words of
-// the matrix, of its bias, and of the results, and their width.
+// the matrix, of its bias, and of the results, their width, and what multiplies the weights.
 struct Tile {
     row: u32,
     n_out: u32,
@@ -14,6 +14,7 @@ struct Tile {
     bias_at: u32,
     out_at: u32,
     d_out: u32,
+    scale: f32,
 }
 
 fn dot_of_four(a: vec4<u32>, b: vec4<u32>) -> i32 {

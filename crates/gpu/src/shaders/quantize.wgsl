@@ -1,17 +1,18 @@
 // One row of activations: a function of the rows of `values`, as f32 and as int8 in the layouts that products read.
 //
-//     x = value | act(value) | act(gate)·up;   x = x | rms(x) | layer(x)
+//     x = value | act(value) | act(gate)·up;   x = x | rms(x) | layer(x);   x = x | w·x
 //     code = rne(x·(1/scale)),  scale = max |x| / 127      of each 256 elements (Q8_256), or of each 32 (Q8_32)
 //
 // A workgroup has a row, a thread four neighbours of each 256. Sums of squares have sixteen lanes, a thread each.
 
 struct Params {
     zero: u32,
-    // Of the norm; 0: none.
+    // Of the norm, 0: none; 256 times the routes of a row of values, if each makes a row, multiplied by its weight.
     kind: u32,
     activation: u32,
     d: u32,
     x_at: u32,
+    // The other factor, or the routes.
     up_at: u32,
     weight_at: u32,
     bias_at: u32,
@@ -47,15 +48,22 @@ fn input(row: u32, i: u32) -> f32 {
     return gated(p.activation, x, values[p.up_at + row * p.d + i], numbers());
 }
 
+fn row_of_values(row: u32) -> u32 {
+    return row / max(p.kind >> 8u, 1u);
+}
+
 fn element(row: u32, i: u32, norm: Norm) -> f32 {
     if i >= p.d {
         return 0.0;
     }
-    let x = input(row, i);
-    if p.kind == 0u {
+    var x = input(row_of_values(row), i);
+    if (p.kind & 255u) != 0u {
+        x = normed(x, i, norm);
+    }
+    if p.kind < 256u {
         return x;
     }
-    return normed(x, i, norm);
+    return mul(bitcast<f32>(acts[p.up_at + 2u * row + 1u]), x);
 }
 
 fn code(x: f32, inverse: f32) -> i32 {
@@ -137,8 +145,8 @@ fn store_floats(row: u32, first: u32, x: vec4<f32>) {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = group.x;
     var norm = Norm(0.0, 1.0);
-    if p.kind != 0u {
-        norm = norm_of(row, p.kind, t);
+    if (p.kind & 255u) != 0u {
+        norm = norm_of(row_of_values(row), p.kind & 255u, t);
     }
     for (var b = 0u; b < (p.d + 255u) / 256u; b++) {
         let first = 256u * b + 4u * t;

@@ -1,5 +1,6 @@
 //! The tests, and the drivers that they run on.
 
+mod adapters;
 mod bits;
 mod host;
 mod states;
@@ -24,7 +25,7 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 19] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
         run: bits::goldens,
@@ -32,6 +33,14 @@ const TESTS: [Test; 17] = [
     Test {
         name: "quantized models have the CPU's logits",
         run: bits::quantized,
+    },
+    Test {
+        name: "adapters of some rows have the CPU's logits",
+        run: adapters::rows,
+    },
+    Test {
+        name: "a device that is lost beside adapters changes no bit",
+        run: adapters::loss,
     },
     Test {
         name: "batches and chunks change no bit",
@@ -199,8 +208,12 @@ fn directory(model: &Model) -> &Directory {
 
 /// Why GPUs cannot run a model whole.
 fn lacks(model: &Model, kv: KvType) -> Option<String> {
+    lacks_in(model, model.spec().layers.len(), kv)
+}
+
+/// Why GPUs cannot run the last layers of a model.
+fn lacks_in(model: &Model, n_layers: usize, kv: KvType) -> Option<String> {
     let spec = model.spec();
-    let n_layers = spec.layers.len();
     let part = GpuShare { n_layers }.on_gpu(spec);
     let checked = check_support(spec, &part, kv, directory(model));
     checked.err().map(|error| error.to_string())

@@ -17,8 +17,10 @@
 mod apply;
 mod bind;
 mod merge;
+mod parts;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use atta_formats::TensorType;
 use atta_kernels::{Layouts, Matrix};
@@ -28,6 +30,7 @@ use crate::{Error, Model, Role, blocks::MoeScratch, spec::ModelSpec};
 
 pub(crate) use apply::{Adapted, AdapterScratch, Adapting};
 pub use merge::MatrixChange;
+pub use parts::{AdapterMatrix, AdapterPair};
 
 /// Most adapters of a row.
 pub const MAX_ADAPTERS: usize = 8;
@@ -177,13 +180,13 @@ impl Factor {
 impl Model {
     /// Adds adapters, which rows of batches may name by their index.
     #[must_use]
-    pub fn with_adapters(mut self, adapters: Vec<Adapter>) -> Self {
-        self.adapters = adapters;
+    pub fn with_adapters(mut self, adapters: impl Into<Arc<[Adapter]>>) -> Self {
+        self.adapters = adapters.into();
         self
     }
 
-    /// Its adapters.
-    pub fn adapters(&self) -> &[Adapter] {
+    /// Its adapters, which other parts of the same model may share.
+    pub fn adapters(&self) -> &Arc<[Adapter]> {
         &self.adapters
     }
 }
@@ -199,6 +202,9 @@ pub struct AdapterSizes {
     d_out: usize,
     /// The widest result of a gate.
     d_gate: usize,
+    /// Adapters, and scales of their pairs, all different ones of each.
+    n_adapters: usize,
+    n_scales: usize,
 }
 
 impl AdapterSizes {
@@ -213,7 +219,29 @@ impl AdapterSizes {
             sizes.d_out = sizes.d_out.max(pair.b.n_rows);
             sizes.d_gate = sizes.d_gate.max(d_gate);
         }
+        let n_scales = |adapter: &Adapter| {
+            let scales = adapter.pairs.values().map(|pair| pair.scale.to_bits());
+            scales.collect::<HashSet<_>>().len()
+        };
+        sizes.n_adapters = adapters.len();
+        sizes.n_scales = adapters.iter().map(n_scales).sum();
         sizes
+    }
+
+    /// The largest rank; 0 without adapters.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The widest result of a product.
+    pub fn d_out(&self) -> usize {
+        self.d_out
+    }
+
+    /// The most factors of a row, if each scale of a pair counts for every place that an adapter
+    /// may have in the order of a row.
+    pub fn n_factors(&self) -> usize {
+        self.n_adapters.min(MAX_ADAPTERS) * self.n_scales
     }
 
     /// Bytes of the buffers of steps of `n_rows` rows.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use atta_formats::TensorType;
-use atta_store::{Projection, WeightGroup, WeightPass};
+use atta_store::{Amount, Arrived, ExpertRequest, Projection, WeightGroup, WeightPass};
 
 use super::{MatrixRef, Model};
 use crate::{Error, Placement, Role, Share};
@@ -15,6 +15,8 @@ pub struct MatrixRows<'a> {
     pub role: Role,
     /// Its layer; `None` for the head.
     pub layer: Option<usize>,
+    /// Whose matrix it is, if it is that of an expert.
+    pub expert: Option<usize>,
     /// Block type.
     pub ty: TensorType,
     /// Elements of a row.
@@ -26,8 +28,8 @@ pub struct MatrixRows<'a> {
 }
 
 impl Model {
-    /// Visits all rows of the matrices that every token reads, in the order of a step: those of
-    /// layers, then the head if `part` has it. Experts are not among them.
+    /// Visits all rows of the matrices of a part, in the order of a step: those of layers, then the
+    /// head if `part` has it; in a layer those that every token reads, then those of experts.
     ///
     /// # Errors
     /// Weights that cannot be read, and those of `visit`.
@@ -46,6 +48,7 @@ impl Model {
             for (group, matrices) in self.groups(l) {
                 self.read_group(WeightGroup::Layer(l, group), &matrices, Some(l), visit)?;
             }
+            self.read_experts(l, visit)?;
         }
         if part.head {
             let head = [(Role::Output, self.head_place())];
@@ -82,10 +85,69 @@ impl Model {
                 visit(&MatrixRows {
                     role,
                     layer,
+                    expert: None,
                     ty: place.ty,
                     d_in: place.d_in,
                     first: rows.first * place.n_part_rows,
                     bytes: rows.bytes,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the experts of a layer, each while the next one is on its way.
+    fn read_experts<E: From<Error>>(
+        &self,
+        l: usize,
+        visit: &mut dyn FnMut(&MatrixRows<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let n_experts = self.spec.layers[l].moe().map_or(0, |m| m.n_experts);
+        let all: Vec<u32> = (0..n_experts as u32).collect();
+        for pair in all.chunks(2) {
+            let request = ExpertRequest {
+                ids: pair,
+                uses: &[1, 1][..pair.len()],
+                n_rows: 1,
+            };
+            let requested = self.weights.request_experts(l, &request);
+            requested.map_err(Error::from)?;
+            let mut ids = pair.to_vec();
+            let mut wanted = &mut ids[..];
+            while !wanted.is_empty() {
+                let amount = Amount { least: 1, most: 1 };
+                let arrived = self.weights.arrived_experts(l, wanted, amount);
+                let arrived = arrived.map_err(Error::from)?;
+                let n = arrived.ids.len();
+                self.visit_experts(l, &arrived, visit)?;
+                drop(arrived);
+                wanted = &mut wanted[n..];
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_experts<E: From<Error>>(
+        &self,
+        l: usize,
+        arrived: &Arrived<'_>,
+        visit: &mut dyn FnMut(&MatrixRows<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let tensors = &self.layers[l];
+        let roles = Role::ALL.into_iter();
+        let roles = roles.filter(|role| role.placement() == Placement::Experts);
+        for role in roles.filter(|role| tensors.has_matrix(*role)) {
+            for (k, &e) in arrived.ids.iter().enumerate() {
+                let place = tensors.place(role);
+                let index = k * tensors.n_expert_tensors + place.index;
+                visit(&MatrixRows {
+                    role,
+                    layer: Some(l),
+                    expert: Some(e as usize),
+                    ty: place.ty,
+                    d_in: place.d_in,
+                    first: 0,
+                    bytes: place.of_expert(arrived.chunk.tensor(index).bytes),
                 })?;
             }
         }

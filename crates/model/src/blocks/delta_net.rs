@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use atta_kernels::{
     Activation, Decay, Job, Kernels, Matrix, Scan, Store, Strided,
-    math::{exp, sigmoid, softplus},
+    math::{exp, sigmoid},
 };
 use atta_store::{ChunkGuard, Projection, WeightGroup};
 
@@ -262,18 +262,15 @@ impl Decays<'_> {
     fn of_row(&self, kernels: Kernels, gates: &Gates<'_>, row: usize, decays: &mut [f32]) {
         let Self { a, bias } = self;
         let net = gates.net;
-        if let NetDecay::Heads(_) = net.decay {
-            for (h, decay) in decays.iter_mut().enumerate() {
-                *decay = exp(a[h] * softplus(gates.alpha(row, h) + bias[h]));
-            }
-            return;
-        }
-        let alpha = &gates.alpha[row * decays.len()..][..decays.len()];
-        for ((decay, alpha), bias) in decays.iter_mut().zip(alpha).zip(*bias) {
-            *decay = alpha + bias;
+        let (alpha, n_shared): (&dyn Fn(usize) -> f32, _) = match net.decay {
+            NetDecay::Heads(_) => (&|h| gates.alpha(row, h), 1),
+            NetDecay::Channels { .. } => (&|i| gates.alpha[row * bias.len() + i], net.d_key),
+        };
+        for (i, (decay, bias)) in decays.iter_mut().zip(*bias).enumerate() {
+            *decay = alpha(i) + bias;
         }
         kernels.activate(Activation::Softplus, decays);
-        for (decays, a) in decays.chunks_exact_mut(net.d_key).zip(*a) {
+        for (decays, a) in decays.chunks_exact_mut(n_shared).zip(*a) {
             decays.iter_mut().for_each(|decay| *decay = exp(a * *decay));
         }
     }

@@ -9,10 +9,7 @@
 //! state = the last n_taps - 1 xbc, S
 //! ```
 
-use atta_kernels::{
-    Activation, Decay, Job, Scan, Store, Strided,
-    math::{exp, softplus},
-};
+use atta_kernels::{Activation, Decay, Job, Scan, Store, Strided, math::exp};
 use atta_store::{Projection, WeightGroup};
 
 use super::{Pass, conv::Conv, history::History};
@@ -93,9 +90,13 @@ fn convolve(p: &mut Pass<'_>, l: usize, mamba: &Mamba2) {
         kernels.activate(Activation::Silu, xbc);
         let (decays, steps) = out.split_at_mut(mamba.n_heads);
         let dt = &projected[(row + 1) * mamba.d_in() - mamba.n_heads..];
-        for (h, (decay, step)) in decays.iter_mut().zip(steps).enumerate() {
-            *step = softplus(dt[h] + bias[h]).max(mamba.min_step);
-            *decay = exp(a[h] * *step);
+        for ((step, dt), bias) in steps.iter_mut().zip(dt).zip(bias) {
+            *step = dt + bias;
+        }
+        kernels.activate(Activation::Softplus, steps);
+        for ((decay, step), a) in decays.iter_mut().zip(steps).zip(a) {
+            *step = step.max(mamba.min_step);
+            *decay = exp(a * *step);
         }
     });
     conv.keep_states(p.cache);

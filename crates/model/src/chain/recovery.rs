@@ -2,10 +2,11 @@
 //!
 //! It knows tokens and no device. The one idea: a text's bits are a function of its tokens, so a
 //! new part that evaluates them again continues where the old one was. Sequences whose tokens are
-//! not all known, since a part of their state came as bytes or was shifted, stay lost.
+//! not all known, since a part of their state came as bytes or was shifted, stay lost, and so do
+//! those whose rows had different adapters.
 
 use super::Chain;
-use crate::{Batch, Error, Executor, Input, Output, Row, SeqId, Ticket, Want};
+use crate::{AdapterSet, Batch, Error, Executor, Input, Output, Row, SeqId, Ticket, Want};
 
 /// Makes the last part anew, after it was lost for a reason.
 pub type Reopen = Box<dyn FnMut(&Error) -> Result<Box<dyn Executor>, Error> + Send>;
@@ -18,6 +19,8 @@ pub(super) struct Recovery {
     reopen: Reopen,
     /// The tokens of each sequence, by slots; `None`: not all are known.
     tokens: Vec<Option<Vec<u32>>>,
+    /// The adapters of these tokens.
+    adapters: Vec<AdapterSet>,
     /// Whether a sequence has lost its state, by slots.
     is_lost: Vec<bool>,
     n_attempts: usize,
@@ -31,6 +34,7 @@ impl Chain {
         self.recovery = Some(Recovery {
             reopen,
             tokens: vec![None; self.info.n_seqs],
+            adapters: vec![AdapterSet::EMPTY; self.info.n_seqs],
             is_lost: vec![false; self.info.n_seqs],
             n_attempts: 0,
         });
@@ -119,7 +123,9 @@ impl Chain {
             };
             self.ids[index as usize][last] = self.parts[last].new_seq()?;
             match &recovery.tokens[index as usize] {
-                Some(tokens) => self.evaluate(seq, tokens)?,
+                Some(tokens) => {
+                    self.evaluate(seq, tokens, recovery.adapters[index as usize])?;
+                }
                 None => recovery.is_lost[index as usize] = true,
             }
         }
@@ -127,7 +133,7 @@ impl Chain {
     }
 
     /// Evaluates tokens from the beginning of a sequence whose positions the table has already.
-    fn evaluate(&mut self, seq: SeqId, tokens: &[u32]) -> Result<(), Error> {
+    fn evaluate(&mut self, seq: SeqId, tokens: &[u32], adapters: AdapterSet) -> Result<(), Error> {
         let last = self.parts.len() - 1;
         for i in 0..last {
             let id = self.id(seq, i)?;
@@ -140,6 +146,7 @@ impl Chain {
             batch.clear();
             for &token in chunk {
                 batch.push_token(seq, pos, token, Want::Nothing);
+                batch.set_adapters(adapters);
                 pos += 1;
             }
             let ticket = self.start(&batch)?;
@@ -155,9 +162,16 @@ impl Chain {
         };
         recovery.n_attempts = 0;
         for row in rows {
-            let tokens = &mut recovery.tokens[row.seq.index as usize];
+            let slot = row.seq.index as usize;
+            let tokens = &mut recovery.tokens[slot];
+            let adapters = &mut recovery.adapters[slot];
+            if tokens.as_ref().is_some_and(Vec::is_empty) {
+                *adapters = row.adapters;
+            }
             match (row.input, tokens.as_mut()) {
-                (Input::Token(token), Some(tokens)) => tokens.push(token),
+                (Input::Token(token), Some(tokens)) if *adapters == row.adapters => {
+                    tokens.push(token);
+                }
                 _ => *tokens = None,
             }
         }
@@ -184,6 +198,7 @@ impl Chain {
         if let Some(recovery) = &mut self.recovery {
             let [from, to] = [seq, fork].map(|seq| seq.index as usize);
             recovery.tokens[to] = recovery.tokens[from].clone();
+            recovery.adapters[to] = recovery.adapters[from];
             recovery.is_lost[to] = recovery.is_lost[from];
         }
     }

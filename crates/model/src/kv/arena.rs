@@ -12,6 +12,9 @@ use crate::Error;
 
 /// The blocks of one group of keys and values, in this process or on a device.
 pub trait KvArena {
+    /// The blocks of recurrent states beside it.
+    type States: StateBlocks;
+
     /// Bytes of a block.
     fn block_bytes(&self) -> usize;
 
@@ -35,6 +38,21 @@ pub trait KvArena {
     /// # Errors
     /// A device that is lost.
     fn turn_keys(&mut self, keys: &StoredKeys<'_>, turn: &KeyTurn<'_>) -> Result<(), Error>;
+}
+
+/// The blocks of recurrent states, in this process or on a device: f32 each.
+pub trait StateBlocks {
+    /// Writes some floats of a block, little-endian.
+    ///
+    /// # Errors
+    /// [`Error::Export`] of the writer, or of a device that is lost.
+    fn export(&self, block: u32, floats: Range<usize>, out: &mut dyn Write) -> Result<(), Error>;
+
+    /// Replaces floats of a block from float `at` on, given as in [`export`](Self::export).
+    ///
+    /// # Errors
+    /// A device that is lost.
+    fn fill(&mut self, block: u32, at: usize, bytes: &[u8]) -> Result<(), Error>;
 }
 
 /// Some bytes of a block.
@@ -103,6 +121,8 @@ impl Arena {
 }
 
 impl KvArena for Arena {
+    type States = StateArena;
+
     fn block_bytes(&self) -> usize {
         self.block_bytes
     }
@@ -148,14 +168,14 @@ impl KvArena for Arena {
 }
 
 /// Blocks of recurrent states, one after another, all in f32.
-pub(super) struct StateArena {
+pub(crate) struct StateArena {
     /// Zeroed by the allocator, so that untouched blocks cost no physical memory.
     floats: Vec<f32>,
     block_floats: usize,
 }
 
 impl StateArena {
-    pub(super) fn new(n_blocks: usize, block_floats: usize) -> Self {
+    pub(crate) fn new(n_blocks: usize, block_floats: usize) -> Self {
         Self {
             floats: vec![0.0; n_blocks * block_floats],
             block_floats,
@@ -186,5 +206,22 @@ impl StateArena {
         let from = from_block as usize * self.block_floats + start;
         let at = to_block as usize * self.block_floats + to.start;
         self.floats.copy_within(from..from + to.len(), at);
+    }
+}
+
+impl StateBlocks for StateArena {
+    fn export(&self, block: u32, floats: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        let mut floats = self.block(block)[floats].iter();
+        floats
+            .try_for_each(|x| out.write_all(&x.to_le_bytes()))
+            .map_err(Error::Export)
+    }
+
+    fn fill(&mut self, block: u32, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        let floats = self.block_mut(block)[at..].iter_mut();
+        floats
+            .zip(bytes.as_chunks().0)
+            .for_each(|(x, bytes)| *x = f32::from_le_bytes(*bytes));
+        Ok(())
     }
 }

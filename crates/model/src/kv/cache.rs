@@ -6,7 +6,7 @@ use atta_kernels::{Kernels, KvElem, KvLayer};
 
 use super::{
     BLOCK_LEN, Cache, KvType,
-    arena::{KvArena, StateArena},
+    arena::KvArena,
     plan::{KvPlace, LayerPlaces, Place, StatePlace, StatePlan},
 };
 use crate::{
@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Keys and values, and recurrent states, of a range of layers.
-pub struct KvCache<A> {
+pub struct KvCache<A: KvArena> {
     /// The blocks of each sequence, in one group for each kind of state of the layers.
     pub(super) seqs: SeqTable,
     /// The bytes of each group of keys and values.
     pub(super) arenas: Vec<A>,
     /// Recurrent states; without blocks if no layer has one.
-    pub(super) states: StateArena,
+    pub(super) states: A::States,
     /// Of the layers of the range: [`StatePlan::places`].
     pub(super) places: Vec<Place>,
     /// Of each layer of the range.
@@ -33,7 +33,7 @@ pub struct KvCache<A> {
     pub(super) rope_regimes: Vec<usize>,
 }
 
-impl<A> std::fmt::Debug for KvCache<A> {
+impl<A: KvArena> std::fmt::Debug for KvCache<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KvCache")
             .field("seqs", &self.seqs)
@@ -66,13 +66,15 @@ pub struct KvLayerPlace {
 }
 
 impl<A: KvArena> KvCache<A> {
-    /// Room for sequences of this size; `arena` makes so many blocks of so many bytes.
+    /// Room for sequences of this size; `arena` makes so many blocks of so many bytes, and `states`
+    /// so many of so many floats.
     ///
     /// # Errors
-    /// Those of `arena`.
+    /// Those of `arena` and `states`.
     pub fn new<E>(
         of: CacheSize<'_>,
         mut arena: impl FnMut(usize, usize) -> Result<A, E>,
+        states: impl FnOnce(usize, usize) -> Result<A::States, E>,
     ) -> Result<Self, E> {
         let CacheSize {
             spec,
@@ -90,10 +92,10 @@ impl<A: KvArena> KvCache<A> {
         Ok(Self {
             seqs,
             arenas: plan.kv_groups.iter().map(arena).collect::<Result<_, E>>()?,
-            states: StateArena::new(
+            states: states(
                 size.n_blocks(StateKind::Recurrent),
                 plan.block_floats.unwrap_or(0),
-            ),
+            )?,
             places: plan.places,
             layers: plan.layers,
             first_layer,
@@ -156,6 +158,16 @@ impl<A: KvArena> KvCache<A> {
         &self.arenas
     }
 
+    /// The blocks of recurrent states.
+    pub fn states(&self) -> &A::States {
+        &self.states
+    }
+
+    /// The first float of the recurrent state of layer `l` in a block.
+    pub fn state_at(&self, l: usize) -> usize {
+        self.state_place(l).at
+    }
+
     /// Where keys and values of attention layer `l` of the model are: those that it reads.
     pub fn layer_place(&self, l: usize) -> KvLayerPlace {
         let place = self.kv_place(l);
@@ -164,6 +176,15 @@ impl<A: KvArena> KvCache<A> {
             group: place.group,
             k: (place.k.at, place.k.rows.elem),
             v: (v.at, v.rows.elem),
+        }
+    }
+
+    fn state_place(&self, l: usize) -> &StatePlace {
+        match self.place(self.layers[l - self.first_layer].recurrent) {
+            Some(Place::Recurrent(place)) => place,
+            Some(Place::Kv(_) | Place::Shared(_)) | None => {
+                unreachable!("layer {l} has no recurrent state")
+            }
         }
     }
 
@@ -322,15 +343,6 @@ impl Cache {
         let at = self.state_place(l).at;
         let to = at + to.start..at + to.end;
         self.states.copy(from_block, at + start, to_block, to);
-    }
-
-    fn state_place(&self, l: usize) -> &StatePlace {
-        match self.place(self.layers[l - self.first_layer].recurrent) {
-            Some(Place::Recurrent(place)) => place,
-            Some(Place::Kv(_) | Place::Shared(_)) | None => {
-                unreachable!("layer {l} has no recurrent state")
-            }
-        }
     }
 }
 

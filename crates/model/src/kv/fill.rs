@@ -6,9 +6,10 @@ use atta_kernels::Kernels;
 
 use super::{
     BLOCK_LEN,
-    arena::KvArena,
+    arena::{KvArena, StateBlocks},
     cache::{KvCache, kv_places},
     plan::{KvPlace, Place},
+    state::floats_of,
 };
 use crate::{Error, SeqId};
 
@@ -48,7 +49,10 @@ impl<A: KvArena> KvCache<A> {
         if n > 0
             && let Some(block) = self.seqs.add_checkpoint(id, start + n)?
         {
-            self.states.block_mut(block).fill(0.0);
+            for floats in floats_of(&self.places) {
+                let zeros = vec![0; 4 * floats.len()];
+                self.states.fill(block, floats.start, &zeros)?;
+            }
         }
         Ok(())
     }

@@ -29,13 +29,13 @@ mod plan;
 mod shift;
 mod state;
 
-pub use arena::{BlockPiece, KeyTurn, KvArena, StoredKeys};
+pub use arena::{BlockPiece, KeyTurn, KvArena, StateBlocks, StoredKeys};
 pub use atta_kernels::KvElem;
 pub use cache::{CacheSize, KvCache, KvLayerPlace};
 pub use coverage::StateCoverage;
 
 use crate::seqs::BLOCK_LEN;
-pub(crate) use arena::Arena;
+pub(crate) use arena::{Arena, StateArena};
 pub(crate) use joined::{join, split};
 
 /// Keys and values in the memory of this process.

@@ -27,7 +27,7 @@ use atta_kernels::KvElem;
 
 use super::{
     BLOCK_LEN,
-    arena::{BlockPiece, KvArena},
+    arena::{BlockPiece, KvArena, StateBlocks},
     cache::{KvCache, kv_places},
     plan::{KvPlace, LayerPlaces, Place},
 };
@@ -120,11 +120,9 @@ impl<A: KvArena> KvCache<A> {
             self.export_layer(id, place, from(place)?..positions.end, out)?;
         }
         for block in blocks {
-            let block = self.states.block(block);
-            let mut floats = slice.floats().flat_map(|floats| &block[floats]);
-            floats
-                .try_for_each(|x| out.write_all(&x.to_le_bytes()))
-                .map_err(Error::Export)?;
+            for floats in slice.floats() {
+                self.states.export(block, floats, out)?;
+            }
         }
         Ok(())
     }
@@ -222,14 +220,14 @@ impl<A: KvArena> KvCache<A> {
             let Some(block) = self.seqs.add_checkpoint(id, pos)? else {
                 break;
             };
-            let block = self.states.block_mut(block);
             for Checked { places, data, .. } in with_states() {
                 let n_bytes = 4 * floats_of(places).map(|floats| floats.len()).sum::<usize>();
-                let bytes = data[i * n_bytes..][..n_bytes].as_chunks().0.iter();
-                let floats = floats_of(places).flatten();
-                floats
-                    .zip(bytes)
-                    .for_each(|(i, bytes)| block[i] = f32::from_le_bytes(*bytes));
+                let mut rest = &data[i * n_bytes..][..n_bytes];
+                for floats in floats_of(places) {
+                    let (here, after) = rest.split_at(4 * floats.len());
+                    self.states.fill(block, floats.start, here)?;
+                    rest = after;
+                }
             }
         }
         Ok(())
@@ -420,7 +418,7 @@ impl Header {
 }
 
 /// The floats of each of the recurrent layers in a block of states.
-fn floats_of(places: &[Place]) -> impl Iterator<Item = Range<usize>> + '_ {
+pub(super) fn floats_of(places: &[Place]) -> impl Iterator<Item = Range<usize>> + '_ {
     places.iter().filter_map(|place| match place {
         Place::Recurrent(place) => Some(place.at..place.at + place.n_floats),
         Place::Kv(_) | Place::Shared(_) => None,

@@ -1,5 +1,6 @@
 // Columns of a product with the matrices of experts: those of one expert are neighbours in the order that `group.wgsl`
-// writes. A matrix that lies in another buffer has no first word among the weights: its columns are left to another run.
+// writes. A table among the weights has a pair for each expert: the first word of its matrix, and what multiplies its
+// weights. A matrix that lies in another buffer has no first word: its columns are left to another run.
 
 var<workgroup> found: Tile;
 
@@ -12,7 +13,8 @@ fn with_entry(tile: Tile, i: u32, columns: u32) -> Tile {
     let at = p.groups_at + 2u + p.n_rows + 3u * (i + select(0u, p.n_rows, is_long));
     let expert = acts[at];
     var full = tile;
-    full.w_at = weights[p.w_at + expert];
+    full.w_at = weights[p.w_at + 2u * expert];
+    full.scale = vector(p.w_at + 2u * expert + 1u);
     full.bias_at = select(p.bias_at + expert * p.n_out, NONE, p.bias_at == NONE);
     full.first = acts[at + 1u];
     full.n = select(acts[at + 2u], 0u, full.w_at == NONE);

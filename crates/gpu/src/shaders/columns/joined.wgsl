@@ -32,12 +32,12 @@ fn rows_of(group: vec3<u32>, rows: u32) -> Tile {
     let second = whole(p.n_0);
     let third = second + whole(p.n_1);
     if row < second {
-        return Tile(row, p.n_0, 0u, 0u, p.w_0, p.bias_0, p.out_0, p.n_0);
+        return Tile(row, p.n_0, 0u, 0u, p.w_0, p.bias_0, p.out_0, p.n_0, 1.0);
     }
     if row < third {
-        return Tile(row - second, p.n_1, 0u, 0u, p.w_1, p.bias_1, p.out_1, p.n_1);
+        return Tile(row - second, p.n_1, 0u, 0u, p.w_1, p.bias_1, p.out_1, p.n_1, 1.0);
     }
-    return Tile(row - third, p.n_2, 0u, 0u, p.w_2, p.bias_2, p.out_2, p.n_2);
+    return Tile(row - third, p.n_2, 0u, 0u, p.w_2, p.bias_2, p.out_2, p.n_2, 1.0);
 }
 
 fn finish(y: f32, row: u32, column: u32, tile: Tile) {

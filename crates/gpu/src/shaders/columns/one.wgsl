@@ -21,13 +21,13 @@ struct Params {
 // Of a workgroup with `rows` rows; the columns are added.
 fn rows_of(group: vec3<u32>, rows: u32) -> Tile {
     let row = rows * (group.y * 65535u + group.x);
-    return Tile(row, p.n_out, 0u, 0u, p.w_at, p.bias_at, p.out_at, p.d_out);
+    return Tile(row, p.n_out, 0u, 0u, p.w_at, p.bias_at, p.out_at, p.d_out, p.scale);
 }
 
 fn finish(y: f32, row: u32, column: u32, tile: Tile) {
     var v = y;
-    if p.scale != 1.0 {
-        v = mul(v, p.scale);
+    if tile.scale != 1.0 {
+        v = mul(v, tile.scale);
     }
     if tile.bias_at != NONE {
         v = add(v, vector(tile.bias_at + row));

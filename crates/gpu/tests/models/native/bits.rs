@@ -1,53 +1,77 @@
 //! Logits, bit by bit.
 
-use super::{cpu, gpu, lacks, logits, same, size};
+use super::{cpu, gpu, lacks, lacks_in, logits, same, size};
 use crate::support::quantized::Blocks;
 use crate::support::{Golden, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, KvType, Model, Output, Want};
-use std::sync::Arc;
 
 /// Goldens that GPUs run, at least.
-const MIN_GOLDENS: usize = 30;
+const MIN_GOLDENS: usize = 79;
+/// Those of them with experts, at least.
+const MIN_WITH_EXPERTS: usize = 20;
+/// Those with recurrent layers, at least.
+const MIN_RECURRENT: usize = 8;
+/// Goldens whose last layers GPUs run, and not all, at least.
+const MIN_PARTS: usize = 3;
 /// Quantized models that GPUs run, at least.
-const MIN_QUANTIZED: usize = 10;
+const MIN_QUANTIZED: usize = 40;
 /// Tokens of a golden that are compared.
 const N_TOKENS: usize = 24;
 
-pub(super) fn goldens_of(kv: KvType) -> impl Iterator<Item = (Golden, Arc<Model>)> {
-    let all = crate::support::goldens().into_iter().map(|golden| {
-        let model = golden.model();
-        (golden, model)
-    });
-    all.filter(move |(_, model)| lacks(model, kv).is_none())
+/// How many of the last layers of a model may lie on a GPU.
+fn cuts(model: &Model, kv: KvType) -> Vec<usize> {
+    let all = 1..model.spec().layers.len() + 1;
+    all.filter(|&n| lacks_in(model, n, kv).is_none()).collect()
 }
 
-pub(super) fn goldens_run(host: &SharedHost, kv: KvType) -> usize {
-    let mut n = 0;
-    for (golden, model) in goldens_of(kv) {
+/// What the runs of goldens had.
+#[derive(Debug, Default)]
+struct GoldenRuns {
+    n_whole: usize,
+    n_parts: usize,
+    n_with_experts: usize,
+    n_recurrent: usize,
+}
+
+fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
+    let mut runs = GoldenRuns::default();
+    for golden in crate::support::goldens() {
+        let model = golden.model();
+        let cuts = cuts(&model, kv);
+        let n_layers = model.spec().layers.len();
+        if let Some(why) = lacks(&model, kv).filter(|_| kv == KvType::F16) {
+            println!("{}: {why}; {cuts:?} of {n_layers} layers", golden.name);
+        }
+        if cuts.is_empty() {
+            continue;
+        }
         let ids = &golden.tokens[..golden.tokens.len().min(N_TOKENS)];
         let expected = logits(cpu(&model, &size(kv)).as_mut(), ids, 96);
-        let n_layers = model.spec().layers.len();
-        let cuts = if golden.is_separable() {
-            1..n_layers + 1
-        } else {
-            n_layers..n_layers + 1
-        };
-        for n_on_gpu in cuts {
+        for &n_on_gpu in &cuts {
             let mut both = gpu(host, &model, n_on_gpu, &size(kv));
             let what = format!("{}, {kv:?}, {n_on_gpu} of {n_layers} layers", golden.name);
             same(&what, &logits(both.as_mut(), ids, 96), &expected);
         }
-        n += 1;
+        let is_whole = cuts.contains(&n_layers);
+        runs.n_whole += usize::from(is_whole);
+        runs.n_parts += usize::from(!is_whole);
+        let (n_experts, _) = model.spec().max_experts();
+        runs.n_with_experts += usize::from(is_whole && n_experts > 0);
+        runs.n_recurrent += usize::from(is_whole && model.spec().is_recurrent());
     }
-    n
+    runs
 }
 
 pub(super) fn goldens(host: &SharedHost) {
-    let n = goldens_run(host, KvType::F16);
-    assert!(n >= MIN_GOLDENS, "{n} goldens");
+    let runs = goldens_run(host, KvType::F16);
+    println!("{runs:?}");
+    assert!(runs.n_whole >= MIN_GOLDENS, "{runs:?}");
+    assert!(runs.n_with_experts >= MIN_WITH_EXPERTS, "{runs:?}");
+    assert!(runs.n_recurrent >= MIN_RECURRENT, "{runs:?}");
+    assert!(runs.n_parts >= MIN_PARTS, "{runs:?}");
     for kv in [KvType::F32, KvType::Q8, KvType::Q4] {
-        println!("{n} goldens, and {} with {kv:?}", goldens_run(host, kv));
+        println!("with {kv:?}: {:?}", goldens_run(host, kv));
     }
 }
 
@@ -73,10 +97,13 @@ pub(super) fn quantized(host: &SharedHost) {
     assert!(n >= MIN_QUANTIZED, "{n} quantized models");
 }
 
-/// Every third of the goldens that are files.
+/// Every third of the goldens that are files, and those with experts.
 fn some_goldens() -> Vec<Golden> {
     let all = crate::support::goldens().into_iter();
-    all.filter(|golden| !golden.is_made()).step_by(3).collect()
+    let files = all.filter(|golden| !golden.is_made()).enumerate();
+    let has_experts = |golden: &Golden| golden.model().spec().max_experts().0 > 0;
+    let some = files.filter(|(i, golden)| i % 3 == 0 || has_experts(golden));
+    some.map(|(_, golden)| golden).collect()
 }
 
 pub(super) fn chunks(host: &SharedHost) {

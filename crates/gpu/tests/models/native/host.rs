@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A host behind another one: with small buffers, and with a call that fails.
-struct Narrow {
+pub(super) struct Narrow {
     host: SharedHost,
     info: HostInfo,
     faults: Arc<Faults>,
@@ -28,7 +28,7 @@ struct Faults {
 }
 
 impl Narrow {
-    fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<Faults>) {
+    pub(super) fn before(host: &SharedHost, buffer_bytes: u64) -> (SharedHost, Arc<Faults>) {
         let faults = Arc::new(Faults {
             n_calls_left: AtomicI64::new(-1),
             lasts: AtomicBool::new(false),
