@@ -25,6 +25,7 @@ use atta_store::{
 };
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of a buffer of weights, at most.
 const ARENA_BYTES: u64 = 1 << 30;

@@ -1,7 +1,7 @@
 //! Adapters of rows (LoRA), bit by bit.
 
 use super::host::Narrow;
-use super::{cpu, gpu, gpu_by, lacks, same, size};
+use super::{cpu, gpu, gpu_by, lacks, opened, same, size};
 use crate::support::adapters::{load_adapter, set};
 use crate::support::{bits, golden};
 use atta_formats::TensorType;
@@ -38,7 +38,7 @@ fn adapted(name: &str) -> Arc<Model> {
         let made = golden.adapter([1, 3, 4, 32][i as usize], i);
         load_adapter(&model, &golden.arch, made.file(ty, |_| {})).unwrap()
     });
-    let adapters = adapters.collect();
+    let adapters: Vec<_> = adapters.collect();
     Arc::new(Arc::into_inner(model).unwrap().with_adapters(adapters))
 }
 

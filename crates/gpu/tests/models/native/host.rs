@@ -20,9 +20,9 @@ pub(super) struct Narrow {
 }
 
 /// The call of a host that fails.
-struct Faults {
+pub(super) struct Faults {
     /// Calls before it; below 0: none fails.
-    n_calls_left: AtomicI64,
+    pub(super) n_calls_left: AtomicI64,
     /// Whether all calls behind it fail, too.
     lasts: AtomicBool,
 }
