@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use atta_engine::{LoadOptions, ModelFiles};
-use atta_gpu::{GpuBackend, GpuPlan, GpuWish, SharedHost};
+use atta_engine::{Budget, LoadOptions, ModelFiles};
+use atta_gpu::{GpuBackend, GpuPlan, GpuWish, OpenGpu, SharedHost};
+use atta_model::{Error as ModelError, arch};
 use serde_json::{Map, Value, json};
 
 use crate::{gpu::PageHost, ranges::Page};
@@ -44,16 +45,26 @@ pub(crate) fn placed(
         "nLayers": plan.n_layers,
         "bytes": plan.bytes,
     });
+    let max_bytes = wish.max_bytes.unwrap_or(u64::MAX);
     let opener = move || {
         let host = PageHost::open(Page)?;
         host.tell(&told);
-        Ok(SharedHost::new(host))
+        Ok(OpenGpu {
+            host: SharedHost::new(host),
+            budget: Budget::limited(max_bytes),
+        })
     };
+    let on_fallback = |loss: &ModelError| eprintln!("gpu: {loss}; going on with the CPU");
     let pool = options.open_pool().map_err(|error| error.to_string())?;
     let kernels = options.kernels().map_err(|error| error.to_string())?;
-    let max_bytes = wish.max_bytes.unwrap_or(u64::MAX);
     let threads = Arc::clone(&pool);
-    let backend = GpuBackend::new(Box::new(opener), kernels, threads, plan.share, max_bytes);
+    let backend = GpuBackend::new(
+        Box::new(opener),
+        kernels,
+        threads,
+        plan,
+        Box::new(on_fallback),
+    );
     let backend = backend.map_err(|error| error.to_string())?;
     Ok(LoadOptions {
         backend: Some(Arc::new(backend)),
@@ -63,8 +74,10 @@ pub(crate) fn placed(
 }
 
 fn plan(files: &ModelFiles, options: &LoadOptions, wish: &GpuWish) -> Result<GpuPlan, String> {
-    let size = |spec: &_| options.session.executor_size(spec);
-    let plan = GpuPlan::of(files.directory(), wish, size).map_err(|error| error.to_string())?;
+    let directory = files.directory();
+    let spec = arch::lower(directory.metadata()).map_err(|error| error.to_string())?;
+    let size = options.session.executor_size(&spec);
+    let plan = GpuPlan::of(&spec, directory, wish, &size).map_err(|error| error.to_string())?;
     match wish.max_bytes.filter(|&most| plan.bytes > most) {
         None => Ok(plan),
         Some(most) => Err(format!(

@@ -27,6 +27,14 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 /// Bytes in the kernel's buffer, so that short frames never wait behind seconds of data.
 const SEND_BUFFER: usize = 256 << 10;
 
+/// How often a thread that reads without a deadline looks whether another one has shut its socket:
+/// Windows does not wake it.
+const LOOK: Option<Duration> = if cfg!(windows) {
+    Some(Duration::from_millis(250))
+} else {
+    None
+};
+
 /// How connections are protected.
 #[derive(Clone, Debug)]
 pub enum Security {
@@ -117,12 +125,27 @@ impl TimedSocket {
             left => Ok(left),
         }
     }
+
+    /// Waits for bytes or the end of the connection, and takes no bytes, so that none are lost when
+    /// a wait is over.
+    fn wait_for_bytes(&self, look: Duration) -> io::Result<()> {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        self.tcp.set_read_timeout(Some(look))?;
+        loop {
+            match self.tcp.peek(&mut [0]) {
+                Err(error) if matches!(error.kind(), TimedOut | WouldBlock) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+    }
 }
 
 impl Read for TimedSocket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(left) = self.left()? {
-            self.tcp.set_read_timeout(Some(left))?;
+        match (self.left()?, LOOK) {
+            (Some(left), _) => self.tcp.set_read_timeout(Some(left))?,
+            (None, Some(look)) => self.wait_for_bytes(look)?,
+            (None, None) => {}
         }
         self.tcp.read(bytes)
     }
