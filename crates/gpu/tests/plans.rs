@@ -51,7 +51,7 @@ fn a_budget_takes_as_many_layers_as_fit() {
 
 #[test]
 fn layers_before_one_that_kernels_lack_stay_on_the_cpu() {
-    let plan = plan("jamba", &GpuWish::default()).unwrap();
+    let plan = plan("jamba-dense", &GpuWish::default()).unwrap();
     assert!(
         (1..plan.n_layers).contains(&plan.share.n_layers),
         "{plan:?}"

@@ -480,18 +480,15 @@ fn a_long_prompt_has_a_bar_that_goes_away_before_the_text() {
         .unwrap()
         .exp_eof()
         .unwrap();
-    let wiped = "\r\u{1b}[K";
-    let (before, after) = seen.rsplit_once(wiped).expect("the bar is wiped");
-    assert!(
-        before.contains(&format!("{wiped}prompt [-----")),
-        "{seen:?}"
-    );
+    // With blanks, since not every console knows escape sequences.
+    let (before, after) = seen.rsplit_once("  \r").expect("the bar is wiped");
+    assert!(before.contains("\r\rprompt [-----"), "{seen:?}");
     assert!(
         before.contains(" 0 of ") && before.contains("tokens/s, "),
         "{seen:?}"
     );
     assert!(
-        before.ends_with(" left"),
+        before.trim_end_matches(' ').ends_with(" left\r"),
         "nothing is between the bar and its end: {seen:?}"
     );
 
