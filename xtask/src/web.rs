@@ -166,8 +166,11 @@ mod tests {
         let flags = flags.into_string().unwrap();
         let list: Vec<&str> = flags.split('\x1f').collect();
         assert_eq!(list[0], "-Ctarget-feature=+simd128");
-        assert_eq!(list[1], "-Clink-arg=crt1-reactor.o");
-        assert_eq!(list[3], "-Clink-arg=--max-memory=4294967296");
-        assert_eq!(list.len(), 5);
+        assert_eq!(list[1], "-Cllvm-args=--unroll-threshold=1200");
+        assert_eq!(list[2], "-Clink-arg=crt1-reactor.o");
+        // 40 MiB for the stack, and 8 beside it.
+        assert_eq!(list[4], "-Clink-arg=--initial-memory=50331648");
+        assert_eq!(list[5], "-Clink-arg=--max-memory=4294967296");
+        assert_eq!(list.len(), 7);
     }
 }
