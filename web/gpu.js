@@ -76,9 +76,9 @@ export class Gpu {
     }
   }
 
-  /** What lies on the device that was opened last, with its counters; null if there is none. */
+  /** What lies on the device that was opened last, with its counters; null if there is none, or it is lost. */
   stats() {
-    const device = [...this.#devices.values()].at(-1);
+    const device = [...this.#devices.values()].findLast(({ isLost }) => !isLost);
     return device ? { name: device.name, ...device.placed, ...device.counts } : null;
   }
 
@@ -200,6 +200,10 @@ class Device {
   nStaged = 0;
   #loss = null;
   #readback = null;
+
+  get isLost() {
+    return this.#loss !== null;
+  }
 
   constructor(device, name) {
     Object.assign(this, { device, name, queue: device.queue });

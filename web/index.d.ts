@@ -232,7 +232,7 @@ export interface Stats {
     pipelines: number;
     waits: number;
   } | null;
-  /** Why nothing does. */
+  /** Why nothing does: there is none, or it was lost. */
   gpuReason: string | null;
   threads: number;
   /** The instruction set of the kernels: "relaxed" or "simd128". */

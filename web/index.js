@@ -20,6 +20,7 @@ const SINGLE_MAXIMUM = 2 ** 32;
 const OTHER_THREADS = 5;
 /** Lines of what the module prints that are kept for the words of a trap. */
 const KEPT_LINES = 20;
+const LOST_GPU = 'the GPU was lost';
 const OPTIONS = new Set([
   'threads', 'gpu', 'gpuLayers', 'gpuBudget', 'ramBudget', 'cache', 'onProgress', 'onNote', 'signal', 'build', 'nCtx', 'nBatch', 'nParallel', 'kv', 'chatTemplate',
   'name', 'folder', 'modules',
@@ -366,7 +367,7 @@ class Model {
     if (!info) throw this.#dead;
     const { build, reason, nThreads } = this.#settings;
     return {
-      build, reason, gpu, gpuReason: gpu ? null : this.#noGpu, threads: nThreads, isa: info.isa, name: info.name, weights: info.weights,
+      build, reason, gpu, gpuReason: gpu ? null : this.#gpu ? LOST_GPU : this.#noGpu, threads: nThreads, isa: info.isa, name: info.name, weights: info.weights,
       memory: { bytes: info.memoryBytes, maximum: this.#maximum, reserved: info.ramUsed },
       download: { ...this.#amounts },
       loadMs: this.#times.load,

@@ -23,7 +23,7 @@ pub struct Slice {
     pub rows: Range<usize>,
 }
 
-/// The matrices of some experts in one buffer, behind what is of all experts.
+/// The matrices of some experts in one buffer, behind the words of all of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpertSlice {
     /// The buffer, by its place in the plan.

@@ -21,9 +21,9 @@
 //! - [`WeightFormat`] says how weights lie in a buffer, [`ActLayout`] how activations do;
 //!   [`ArenaPlan`] divides weights among buffers.
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
-//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`Convolve`], [`KeepInputs`], [`Decays`], [`NormHeads`],
-//!   [`Scan`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`], [`ExpertProduct`] and
-//!   [`Combine`] are kernels with their parameters.
+//!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`Convolve`], [`KeepInputs`], [`Decays`],
+//!   [`NormHeads`], [`Scan`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`],
+//!   [`ExpertProduct`] and [`Combine`] are kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
 //! - [`Gpus`] opens each GPU once for all models; a [`Trial`] tells whether one is faster than the

@@ -15,7 +15,7 @@ pub enum RowFactor {
         at: u32,
         /// Neighbours that share a value.
         n: u32,
-        /// What is applied to it before; one without numbers of its own.
+        /// The function that is applied to it before; one without numbers of its own.
         activation: Option<RowActivation>,
     },
 }

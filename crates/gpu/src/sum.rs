@@ -60,9 +60,9 @@ pub struct AddScaled {
     pub d: u32,
     /// First word of the rows among the values, `[n_rows, d]`.
     pub x: u32,
-    /// First word of what is added among the values, `[n_rows, d]`.
+    /// First word of the summands among the values, `[n_rows, d]`.
     pub y: u32,
-    /// First word among the tables of what multiplies it, f32; `u32::MAX`: nothing is added.
+    /// First word among the tables of their factors, f32; `u32::MAX`: nothing is added.
     pub factors: u32,
     /// Neighbouring rows that share a factor.
     pub n_shared: u32,

@@ -655,7 +655,8 @@ impl<'a> Binder<'a> {
     fn bind(&mut self, found: &TensorMatch<'_>) -> Result<(), Error> {
         let req = found.req;
         let member = self.member.filter(|m| m.divides(req));
-        let all = by_rows(req, found.extent());
+        let extent = found.extent();
+        let all = RowTable::contiguous(extent, extent.bytes / req.n_parts as u64);
         let rows = match member {
             Some(member) if req.role.placement() == Placement::Experts => {
                 own_rows_of_experts(all, found, member)
@@ -789,11 +790,6 @@ fn finite(name: &str, values: Vec<f32>) -> Result<Box<[f32]>, Error> {
 fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
     *place = Some(rows);
     0
-}
-
-/// The table whose rows are the parts of a tensor.
-fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
-    RowTable::contiguous(extent, extent.bytes / req.n_parts as u64)
 }
 
 /// Appends a tensor to a group and returns its index.

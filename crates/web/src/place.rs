@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use atta_engine::{Budget, LoadOptions, ModelFiles};
+use atta_engine::{Budget, LoadOptions, ModelFiles, arch};
 use atta_gpu::{GpuBackend, GpuPlan, GpuWish, OpenGpu, SharedHost};
-use atta_model::{Error as ModelError, arch};
 use serde_json::{Map, Value, json};
 
 use crate::{gpu::PageHost, ranges::Page};
@@ -54,7 +53,8 @@ pub(crate) fn placed(
             budget: Budget::limited(max_bytes),
         })
     };
-    let on_fallback = |loss: &ModelError| eprintln!("gpu: {loss}; going on with the CPU");
+    // The page's statistics have no GPU from then on.
+    let on_fallback = |_: &_| {};
     let pool = options.open_pool().map_err(|error| error.to_string())?;
     let kernels = options.kernels().map_err(|error| error.to_string())?;
     let threads = Arc::clone(&pool);

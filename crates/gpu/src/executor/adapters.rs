@@ -71,7 +71,7 @@ impl AdapterTables {
         }
     }
 
-    /// Appends the factors of the rows of a step, of which some want logits.
+    /// Appends the factors of the rows of a step; those `wanted` want logits.
     pub(super) fn fill(&mut self, words: &mut Vec<u32>, rows: &[Row], wanted: &[usize]) {
         self.ranked.clear();
         for place in 0..MAX_ADAPTERS {

@@ -113,7 +113,7 @@ impl KernelNeeds {
 }
 
 impl Kernels {
-    /// Compiles what is needed, all at once.
+    /// Compiles all kernels that are needed at once.
     pub(super) fn new(host: &mut dyn Host, needs: &KernelNeeds) -> Result<Self, Error> {
         let shaders = needs.shaders();
         let names = shaders.iter().map(|shader| shader.name.as_str());
@@ -155,8 +155,8 @@ impl Kernels {
         self.joined.of_rows(format, n_rows)
     }
 
-    /// The same of products with the matrices of experts, each of which has so many rows if all
-    /// have as many.
+    /// The same of products with the matrices of experts, which have so many rows each if all have
+    /// as many.
     pub(super) fn experts(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
         self.experts.of_rows(format, n_rows)
     }

@@ -319,7 +319,8 @@ impl Layout {
         size: &ExecutorSize,
         mut acts: Words,
     ) -> Result<(), Error> {
-        let (n, n_ctx) = (size.n_batch, size.n_ctx);
+        let n = size.n_batch;
+        let n_ctx = size.n_ctx;
         let (d_q, _, d_ff) = spec.max_widths();
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;

@@ -31,7 +31,7 @@ use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
 use pass::TOGETHER;
-use states::{GpuStates, StateTables, n_taps};
+use states::{GpuStates, StateTables};
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
@@ -117,6 +117,35 @@ fn step_size(spec: &ModelSpec, size: &ExecutorSize, adapters: &AdapterSizes) -> 
     }
 }
 
+/// Refuses batches with more rows, times experts of each, than kernels can number.
+fn check_rows(spec: &ModelSpec, size: &ExecutorSize) -> Result<(), Error> {
+    let (_, n_used) = spec.max_experts();
+    let n_rows = size.n_batch.saturating_mul(n_used.max(1));
+    if n_rows <= MAX_ROWS {
+        return Ok(());
+    }
+    let what = format!("batches of {n_rows} rows and experts, of at most {MAX_ROWS}");
+    Err(Error::Unsupported(what))
+}
+
+fn info(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> ExecutorInfo {
+    ExecutorInfo {
+        numerics: numerics(weights, size, isa),
+        part: weights.part().clone(),
+        n_ctx: size.n_ctx,
+        n_seqs: size.n_seqs,
+        n_batch: size.n_batch,
+    }
+}
+
+fn reserve(budget: &Budget, bytes: &ExecutorBytes) -> Result<[Reservation; 2], Error> {
+    let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
+    Ok([
+        reserve(GPU_STATE, bytes.state)?,
+        reserve(GPU_ACTIVATIONS, bytes.activations)?,
+    ])
+}
+
 impl GpuExecutor {
     /// Creates an executor of the weights' part, and allocates all of its memory on the GPU. `isa`
     /// names the instruction set of the CPU beside it, whose bits it computes.
@@ -137,22 +166,13 @@ impl GpuExecutor {
         let model = weights.model();
         let spec = model.spec();
         admission::check_size(spec, model.share(), &size)?;
-        let (_, n_used) = spec.max_experts();
-        let n_rows = size.n_batch.saturating_mul(n_used.max(1));
-        if n_rows > MAX_ROWS {
-            let what = format!("batches of {n_rows} rows and experts, of at most {MAX_ROWS}");
-            return Err(Error::Unsupported(what));
-        }
+        check_rows(spec, &size)?;
         let buffer_bytes = weights.host().info().buffer_bytes;
         let adapters = weights.adapter_sizes();
         let layout = Layout::new(spec, &part, &size, adapters, buffer_bytes)?;
         let n_tables = step_size(spec, &size, adapters).max_words(spec, &part);
         let bytes = Self::bytes(spec, &size, &layout, n_tables);
-        let reserve = |name, bytes| budget.reserve(name, bytes).map_err(ModelError::from);
-        let memory = [
-            reserve(GPU_STATE, bytes.state)?,
-            reserve(GPU_ACTIVATIONS, bytes.activations)?,
-        ];
+        let memory = reserve(budget, &bytes)?;
         let host = weights.host();
         let kernels = Arc::new(compile(&weights, &size)?);
         let ropes = RopeTables::of(model, size.n_batch, size.n_ctx);
@@ -171,19 +191,15 @@ impl GpuExecutor {
         let vectors = vectors_of(&weights, &cache, &layout, &ropes);
         let block_words = cache.arenas().iter().map(GpuArena::block_words).collect();
         let group = |l| cache.layer_place(l).group;
-        let n_taps = spec.layers[part.layers.clone()].iter().map(n_taps).max();
-        let states = StateTables::new(n_taps.unwrap_or(0), cache.states().block_words());
+        let states = StateTables::new(
+            &spec.layers[part.layers.clone()],
+            cache.states().block_words(),
+        );
         let adapters = AdapterTables::new(&weights, |key| pass::factor_of(spec, key));
         Ok(Self {
             tables: StepTables::new(spec, &part, group, block_words).with(adapters, states),
             constants: write(host, &vectors.bytes())?,
-            info: ExecutorInfo {
-                numerics: numerics(&weights, &size, isa),
-                part,
-                n_ctx: size.n_ctx,
-                n_seqs: size.n_seqs,
-                n_batch: size.n_batch,
-            },
+            info: info(&weights, &size, isa),
             has_shared_pool: size.n_shared.is_some(),
             layout,
             vectors,

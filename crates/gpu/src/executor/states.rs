@@ -1,5 +1,5 @@
-//! Recurrent states on a GPU, in the blocks that the cache gives them, as f32; and where the rows of
-//! a step find theirs.
+//! Recurrent states on a GPU, in the blocks that the cache gives them, as f32; and where the rows
+//! of a step find theirs.
 
 use super::buffer::OwnBuffer;
 use crate::quantize::NONE;
@@ -119,10 +119,10 @@ pub(super) fn state_words(n_sources: usize) -> usize {
 }
 
 impl StateTables {
-    /// For layers with convolutions of at most `n_sources` taps, and blocks of so many words.
-    pub(super) fn new(n_sources: usize, block_words: u32) -> Self {
+    /// Of these layers, with blocks of so many words.
+    pub(super) fn new(layers: &[LayerSpec], block_words: u32) -> Self {
         Self {
-            n_sources,
+            n_sources: layers.iter().map(n_taps).max().unwrap_or(0),
             block_words,
             ..Self::default()
         }

@@ -190,7 +190,7 @@ fn head(model: &Model, plan: &mut ArenaPlan) -> Result<GpuMatrix, Error> {
     matrix(&bound, Role::Output, bias, rows, plan)
 }
 
-/// What is bound as a matrix.
+/// A tensor that is bound as a matrix.
 fn bound(model: &Model, key: MatrixKey, bias: Option<Role>) -> Result<Bound<'_>, Error> {
     let (role, layer) = key;
     let Some(BoundTensor::Matrix {

@@ -59,7 +59,7 @@ fn logits(executor: &mut dyn Executor, ids: &[u32]) -> Vec<u32> {
     let mut all = Vec::new();
     for first in (0..ids.len()).step_by(5) {
         batch.clear();
-        for pos in first..ids.len().min(first + 5) {
+        for (pos, &id) in ids.iter().enumerate().skip(first).take(5) {
             for (seq, adapters) in seqs.into_iter().zip(sets()) {
                 // Some rows want none.
                 let want = if pos % 3 == 1 {
@@ -67,7 +67,7 @@ fn logits(executor: &mut dyn Executor, ids: &[u32]) -> Vec<u32> {
                 } else {
                     Want::Logits
                 };
-                batch.push_token(seq, pos, ids[pos], want);
+                batch.push_token(seq, pos, id, want);
                 batch.set_adapters(adapters);
             }
         }
