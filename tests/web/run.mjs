@@ -90,6 +90,11 @@ const cases = {
   async 'a second visit fetches nothing of the model, and works without a network'() {
     const { context, ...first } = await opened();
     await load(first);
+    // A model is open before all of its file is here.
+    await first.page.waitForFunction(async () => {
+      const { download } = await window.calls.stats('m');
+      return download.loaded === download.total;
+    });
     await first.page.close();
     server.log.length = 0;
     const second = await opened({ context });
