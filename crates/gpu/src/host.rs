@@ -131,6 +131,41 @@ pub struct GpuStats {
     pub bytes_down: u64,
 }
 
+/// Checks that `len` bytes from `at` on are words of a buffer of `bytes` bytes.
+///
+/// # Errors
+/// [`Error::Range`].
+pub fn check_words(bytes: u64, at: u64, len: u64) -> Result<(), Error> {
+    let fits = at.checked_add(len).is_some_and(|end| end <= bytes);
+    match fits && at.is_multiple_of(4) && len.is_multiple_of(4) {
+        true => Ok(()),
+        false => Err(Error::Range { at, len, bytes }),
+    }
+}
+
+/// Checks that ranges are words of a buffer of `bytes` bytes, and `n_out` bytes in all.
+///
+/// # Errors
+/// [`Error::Range`].
+pub fn check_ranges(bytes: u64, ranges: &[Range<u64>], n_out: usize) -> Result<(), Error> {
+    let n_out = n_out as u64;
+    let mut found = 0u64;
+    for range in ranges {
+        // One that ends before it starts is longer than any buffer.
+        let len = range.end.checked_sub(range.start).unwrap_or(u64::MAX);
+        check_words(bytes, range.start, len)?;
+        found = found.saturating_add(len);
+    }
+    match found == n_out {
+        true => Ok(()),
+        false => Err(Error::Range {
+            at: 0,
+            len: n_out,
+            bytes: found,
+        }),
+    }
+}
+
 /// A device, its buffers and its kernels.
 ///
 /// After [`Error::DeviceLost`] every call returns it again.

@@ -75,7 +75,8 @@ pub use heads::{GpuKv, HeadNorm, HeadPowers, HeadRecord, HeadRole, StoreHeads};
 #[cfg(all(feature = "native", not(target_family = "wasm")))]
 pub use host::NativeHost;
 pub use host::{
-    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId, SharedHost,
+    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId,
+    SharedHost, check_ranges, check_words,
 };
 pub use multiply::{MultiplyRows, RowFactor};
 pub use plan::{GpuPlan, GpuShare, GpuWish};

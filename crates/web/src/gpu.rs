@@ -15,7 +15,10 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use atta_gpu::{BufferId, Dispatch, Error, GpuKind, GpuStats, Host, HostInfo, PipelineId, Shader};
+use atta_gpu::{
+    BufferId, Dispatch, Error, GpuKind, GpuStats, Host, HostInfo, PipelineId, Shader, check_ranges,
+    check_words,
+};
 use serde_json::{Value, json};
 
 use crate::ranges::Page;
@@ -218,38 +221,10 @@ impl<P: WebGpu> PageHost<P> {
         }
     }
 
-    /// Fails unless `len` bytes from `at` on are words of the buffer.
-    fn check_words(&self, buffer: BufferId, at: u64, len: u64) -> Result<(), Error> {
+    /// The size of a buffer, bytes.
+    fn size(&self, buffer: BufferId) -> u64 {
         let bytes = self.buffers.get(&buffer).copied();
-        let bytes = bytes.expect("a buffer is not used after it was freed");
-        let fits = at.checked_add(len).is_some_and(|end| end <= bytes);
-        match fits && at.is_multiple_of(4) && len.is_multiple_of(4) {
-            true => Ok(()),
-            false => Err(Error::Range { at, len, bytes }),
-        }
-    }
-
-    /// Bytes of all ranges, which are `out` bytes.
-    fn check_ranges(
-        &self,
-        buffer: BufferId,
-        ranges: &[Range<u64>],
-        out: usize,
-    ) -> Result<(), Error> {
-        let mut bytes = 0u64;
-        for range in ranges {
-            let len = range.end.saturating_sub(range.start);
-            self.check_words(buffer, range.start, len)?;
-            bytes = bytes.saturating_add(len);
-        }
-        match bytes == out as u64 {
-            true => Ok(()),
-            false => Err(Error::Range {
-                at: 0,
-                len: out as u64,
-                bytes,
-            }),
-        }
+        bytes.expect("a buffer is not used after it was freed")
     }
 }
 
@@ -282,7 +257,7 @@ impl<P: WebGpu> Host for PageHost<P> {
 
     fn write(&mut self, buffer: BufferId, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.check()?;
-        self.check_words(buffer, at, bytes.len() as u64)?;
+        check_words(self.size(buffer), at, bytes.len() as u64)?;
         self.call(Operation::Write, buffer, at, bytes)?;
         self.stats.bytes_up += bytes.len() as u64;
         Ok(())
@@ -335,7 +310,7 @@ impl<P: WebGpu> Host for PageHost<P> {
         out: &mut [u8],
     ) -> Result<(), Error> {
         self.check()?;
-        self.check_ranges(buffer, ranges, out.len())?;
+        check_ranges(self.size(buffer), ranges, out.len())?;
         if out.is_empty() {
             return Ok(());
         }
@@ -490,6 +465,11 @@ mod tests {
         let one = std::slice::from_ref(&(0..4));
         assert!(host.read_ranges(buffer, one, &mut out).is_err());
         assert!(host.read(buffer, 12, &mut out).is_err());
+        let ends_early = std::ops::Range { start: 8, end: 0 };
+        assert!(
+            host.read_ranges(buffer, &[ends_early, 0..8], &mut out)
+                .is_err()
+        );
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! will do. Errors of the driver come at odd times: those of one call are taken by error scopes,
 //! all others are the loss of the device, which every later call returns.
 
-use super::{Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, PipelineId};
+use super::{
+    Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, PipelineId, check_ranges,
+    check_words,
+};
 use crate::{Error, Shader};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -253,17 +256,8 @@ impl NativeHost {
     /// The buffer, if `len` bytes from `at` on are words of it.
     fn words(&self, buffer: BufferId, at: u64, len: usize) -> Result<&wgpu::Buffer, Error> {
         let found = self.get(buffer);
-        let len = len as u64;
-        let end = at.checked_add(len);
-        let fits = end.is_some_and(|end| end <= found.size());
-        match fits && at.is_multiple_of(4) && len.is_multiple_of(4) {
-            true => Ok(found),
-            false => Err(Error::Range {
-                at,
-                len,
-                bytes: found.size(),
-            }),
-        }
+        check_words(found.size(), at, len as u64)?;
+        Ok(found)
     }
 
     fn make_group(&mut self, bindings: Bindings) {
@@ -482,20 +476,8 @@ impl Host for NativeHost {
         out: &mut [u8],
     ) -> Result<(), Error> {
         self.check()?;
-        let mut bytes = 0;
-        for range in ranges {
-            let len = range.end.saturating_sub(range.start);
-            self.words(
-                buffer,
-                range.start,
-                usize::try_from(len).unwrap_or(usize::MAX),
-            )?;
-            bytes += len;
-        }
-        if bytes != out.len() as u64 {
-            let len = out.len() as u64;
-            return Err(Error::Range { at: 0, len, bytes });
-        }
+        check_ranges(self.get(buffer).size(), ranges, out.len())?;
+        let bytes = out.len() as u64;
         if bytes == 0 {
             return Ok(());
         }
