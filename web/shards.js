@@ -49,10 +49,11 @@ export class Shards {
   static async #all(shards, { report = () => {}, full, ...how }) {
     const files = [];
     const all = new Shards(files, report);
+    // Before all are open their sum is unknown.
+    const areOpen = () => files.length === shards.length;
     const told = {
-      progress: () => all.#progress(),
-      // Before all are open their sum is unknown.
-      full: (error) => files.length === shards.length && full(error, all.amounts().total),
+      progress: () => areOpen() && all.#progress(),
+      full: (error) => areOpen() && full(error, all.amounts().total),
     };
     try {
       for (const shard of shards) files.push(await openFile(shard, { ...how, ...told }));

@@ -23,6 +23,7 @@ test('files are read by their numbers, and described for the module', async () =
   assert.deepEqual(buffer, bytes.slice(2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4));
   await shards.complete();
   assert.deepEqual(reports.at(-1), { loaded: 2 * bytes.length, total: 2 * bytes.length, cached: 0, fetched: 2 * bytes.length });
+  assert.ok(reports.every(({ total }) => total === 2 * bytes.length), 'a report before all files were open');
   assert.equal(shards.readNow(0, 0, buffer), 0);
   shards.close();
 });
