@@ -30,14 +30,14 @@ class Failed extends Error {
 }
 
 /**
- * The GPU that the browser offers: an adapter, or in words why there is none. A program that plays a GPU counts if
+ * The GPU that the browser offers: an adapter, or in words why there is none. A software GPU counts if
  * `allowsSoftware`.
  */
 export async function findAdapter({ allowsSoftware, gpu = globalThis.navigator?.gpu }) {
   if (!gpu) return { reason: 'there is no WebGPU here' };
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
   if (!adapter) return { reason: 'the browser offers no GPU' };
-  if (adapter.info.isFallbackAdapter && !allowsSoftware) return { reason: 'the browser offers only a program that plays a GPU' };
+  if (adapter.info.isFallbackAdapter && !allowsSoftware) return { reason: 'the browser offers only a software GPU' };
   return { adapter };
 }
 

@@ -22,7 +22,7 @@ export interface LoadOptions {
   threads?: number;
   /**
    * WebGPU, with threads only. "off" (if absent): the CPU alone. "auto": the browser's GPU, or the CPU where there is none
-   * or it lacks what the model needs; `stats()` says why. "on": a GPU, a program that plays one counts, or an error.
+   * or it lacks what the model needs; `stats()` says why. "on": a GPU, a software one counts, or an error.
    */
   gpu?: "off" | "auto" | "on";
   /** The last layers that lie on the GPU, with the head; as many as `gpuBudget` has room for if absent. */

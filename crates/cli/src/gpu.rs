@@ -1,7 +1,7 @@
 //! `--gpu`: runs the last layers of a model on a GPU, and says so before.
 //!
 //! It knows the names of GPUs and how much of a model a user wants there; how a model is divided
-//! is a matter of atta-gpu. A program that plays a GPU is taken only if it is asked for by name.
+//! is a matter of atta-gpu. A software GPU is taken only if it is asked for by name.
 
 use std::{path::Path, sync::Arc};
 
@@ -272,7 +272,7 @@ fn best(adapters: &[HostInfo]) -> Option<usize> {
 fn names(adapters: &[HostInfo]) -> String {
     let names = adapters.iter().enumerate().map(|(i, info)| {
         let kind = match info.kind {
-            GpuKind::Software => ", a program that plays one",
+            GpuKind::Software => ", software",
             _ => "",
         };
         format!("{i} ({}{kind})", one_line(&info.name))
