@@ -115,9 +115,9 @@ fn cost(cost: Option<ReductionCost>) -> String {
 /// would explain why it is slow.
 pub(crate) fn streaming(engine: &Engine) {
     let Some(Prediction {
-        decode_tok_s,
         read_bytes,
         disk_bytes_per_s,
+        ..
     }) = engine.prediction()
     else {
         return;
@@ -138,17 +138,19 @@ pub(crate) fn streaming(engine: &Engine) {
         true => ", compared with checksums",
         false => "",
     };
+    let speed = engine.predicted_tok_s().map_or_else(String::new, |tok_s| {
+        format!("; expecting {tok_s:.2} tokens/s{or_more}")
+    });
     say(&format!(
-        "atta: streaming: {held} of weights held, {read} read for each token{disk}{compared}; \
-         expecting {decode_tok_s:.2} tokens/s{or_more}"
+        "atta: streaming: {held} of weights held, {read} read for each token{disk}{compared}{speed}"
     ));
 }
 
 /// Compares a streamed model's speed with the expected speed.
 pub(crate) fn expectation(engine: &Engine, summary: &Summary) {
-    if let Some(prediction) = engine.prediction().filter(|_| summary.n_generated > 1) {
+    let predicted = engine.predicted_tok_s();
+    if let Some(expected) = predicted.filter(|_| summary.n_generated > 1) {
         let got = summary.decode_tok_s();
-        let expected = prediction.decode_tok_s;
         say(&format!(
             "atta: streaming: {got:.2} tokens/s, {:+.0} % of the expected {expected:.2}",
             100.0 * (got / expected - 1.0)

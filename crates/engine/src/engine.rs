@@ -474,6 +474,16 @@ impl Engine {
         self.inner.prediction
     }
 
+    /// The predicted speed of texts, tokens per second: of a streamed model that this processor runs
+    /// whole. What GPUs and other machines of a ring do is not in the prediction of a part.
+    pub fn predicted_tok_s(&self) -> Option<f64> {
+        let model = self.model();
+        let is_whole = *model.share() == Share::whole(model.spec());
+        self.prediction()
+            .filter(|_| is_whole)
+            .map(|prediction| prediction.decode_tok_s)
+    }
+
     /// What the model does without, if it does not run whole.
     pub fn reduced(&self) -> Option<&Reduced> {
         self.inner.reduced.as_ref()

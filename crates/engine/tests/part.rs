@@ -112,6 +112,8 @@ fn the_engine_keeps_only_the_part_of_this_machine() {
         if weights == WeightsAt::Streamed {
             let speeds = [&part, &whole].map(|engine| engine.prediction().unwrap());
             assert!(speeds[0].decode_tok_s > 0.0 && speeds[1].decode_tok_s > 0.0);
+            assert_eq!(part.predicted_tok_s(), None);
+            assert_eq!(whole.predicted_tok_s(), Some(speeds[1].decode_tok_s));
         }
         assert_eq!(logits(&part), logits(&whole));
     }

@@ -226,7 +226,7 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "isa": engine.kernels().isa(),
         "model": load::path_name(args.model.as_deref()),
         "weights": weights_name(engine.weights_at()),
-        "predicted_decode_tok_s": engine.prediction().map(|p| p.decode_tok_s),
+        "predicted_decode_tok_s": engine.predicted_tok_s(),
         "file_bytes": engine.model().weights().files().file_bytes(),
         "prefill_split": split_json(&split(prompt)),
         "decode_split": split_json(&split(text)),

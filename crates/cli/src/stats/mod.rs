@@ -79,9 +79,7 @@ impl Stats {
     pub(crate) fn loaded(&mut self, engine: &Engine) {
         self.load_s = engine.load_time().as_secs_f64();
         self.weights = Some(engine.weights_at());
-        self.predicted_tok_s = engine
-            .prediction()
-            .map(|prediction| prediction.decode_tok_s);
+        self.predicted_tok_s = engine.predicted_tok_s();
         self.account(engine);
         self.peak.sample();
     }
