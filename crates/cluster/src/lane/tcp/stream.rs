@@ -3,11 +3,15 @@
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
+    ops::DerefMut,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
+    StreamOwned,
+};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::{doors::Notes, fallback::Unreached, hello::Hello};
@@ -194,30 +198,12 @@ impl Stream for TimedSocket {
     }
 }
 
-impl Stream for StreamOwned<ClientConnection, TimedSocket> {
-    fn end(&self) -> io::Result<StreamEnd> {
-        self.sock.end()
-    }
-
-    fn is_ended(&self) -> bool {
-        self.sock.is_ended()
-    }
-
-    fn set_patience(&self, time: Duration) -> io::Result<()> {
-        self.sock.set_patience(time)
-    }
-
-    fn set_deadline(&mut self, until: Option<Instant>) {
-        self.sock.set_deadline(until);
-    }
-
-    fn close(&mut self) -> io::Result<()> {
-        self.conn.send_close_notify();
-        self.flush()
-    }
-}
-
-impl Stream for StreamOwned<ServerConnection, TimedSocket> {
+/// TLS of either side.
+impl<C, S> Stream for StreamOwned<C, TimedSocket>
+where
+    C: DerefMut<Target = ConnectionCommon<S>> + Send,
+    S: SideData,
+{
     fn end(&self) -> io::Result<StreamEnd> {
         self.sock.end()
     }
