@@ -21,6 +21,7 @@ Installs atta, or removes it.
 Usage: install.sh [OPTIONS]
 
       --board         The program for small boards: 2 to 3 MB, without server, chat and built-in model
+      --gpu           The program that computes on GPUs, too: for Linux with glibc 2.35 or newer (macOS's always does)
       --prefix DIR    Where bin and share are [default: ~/.local]
       --version V     A version, such as 0.1.0 [default: the newest]
       --from URL      Where the archives are, instead of a release of $repository
@@ -78,13 +79,16 @@ target() {
     MINGW* | MSYS* | CYGWIN*) fail "on Windows, use install.ps1" ;;
     *) fail "no archive for $system; build it: $repository" ;;
     esac
-    case $system-$machine in
+    case $system-$machine$gpu in
+    Linux-x86_64-gpu | Linux-amd64-gpu) echo x86_64-unknown-linux-gnu ;;
+    Linux-aarch64-gpu | Linux-arm64-gpu) echo aarch64-unknown-linux-gnu ;;
+    Linux-*-gpu) fail "no archive with GPUs for $machine; build it: $repository" ;;
     Linux-x86_64 | Linux-amd64) echo x86_64-unknown-linux-musl ;;
     Linux-aarch64 | Linux-arm64) echo aarch64-unknown-linux-musl ;;
     Linux-armv7* | Linux-armv8*) echo armv7-unknown-linux-musleabihf ;;
     Linux-riscv64) echo riscv64gc-unknown-linux-musl ;;
-    Darwin-arm64) echo aarch64-apple-darwin ;;
-    Darwin-x86_64) echo x86_64-apple-darwin ;;
+    Darwin-arm64*) echo aarch64-apple-darwin ;;
+    Darwin-x86_64*) echo x86_64-apple-darwin ;;
     *) fail "no archive for $system on $machine; build it: $repository" ;;
     esac
 }
@@ -183,10 +187,11 @@ need() {
 }
 
 main() {
-    program=atta prefix='' version='' from='' action=install_atta
+    program=atta gpu='' prefix='' version='' from='' action=install_atta
     while [ $# -gt 0 ]; do
         case $1 in
         --board) program=atta-board ;;
+        --gpu) gpu=-gpu ;;
         --prefix) need "$1" $# && prefix=$2 && shift ;;
         --version) need "$1" $# && version=$2 && shift ;;
         --from) need "$1" $# && from=$2 && shift ;;
@@ -198,6 +203,7 @@ main() {
     done
     prefix=${prefix:-${HOME:?give a --prefix}/.local}
     [ -z "$version" ] || [ -z "$from" ] || fail "--version and --from exclude each other"
+    [ -z "$gpu" ] || [ "$program" = atta ] || fail "--board and --gpu exclude each other"
     if [ -z "$from" ]; then
         from=$repository/releases/latest/download
         [ -z "$version" ] || from=$repository/releases/download/v${version#v}

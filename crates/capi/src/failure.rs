@@ -117,7 +117,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The option or field of a request that a setting is.
+/// The option that a setting is.
 fn option(setting: Setting) -> &'static str {
     match setting {
         Setting::NCtx => "ctx",
@@ -127,22 +127,7 @@ fn option(setting: Setting) -> &'static str {
         Setting::Fit => "shrink",
         Setting::Quality => "quality",
         Setting::Experts => "experts",
-        Setting::Temperature => "temperature",
-        Setting::Typical => "typical_p",
-        Setting::TopP => "top_p",
-        Setting::MinP => "min_p",
-        Setting::TopNSigma => "top_n_sigma",
-        Setting::RepeatPenalty => "repeat_penalty",
-        Setting::PresencePenalty => "presence_penalty",
-        Setting::FrequencyPenalty => "frequency_penalty",
-        Setting::LogitBias => "logit_bias",
-        Setting::DryMultiplier => "dry_multiplier",
-        Setting::DryBase => "dry_base",
-        Setting::DryPenaltyLastN => "dry_penalty_last_n",
-        Setting::DrySequenceBreaker => "dry_sequence_breakers",
-        Setting::Stop => "stop",
-        Setting::NPredict => "max_tokens",
-        other => other.words(),
+        other => other.field(),
     }
 }
 

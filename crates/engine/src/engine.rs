@@ -474,8 +474,8 @@ impl Engine {
         self.inner.prediction
     }
 
-    /// The predicted speed of texts, tokens per second: of a streamed model that this processor runs
-    /// whole. What GPUs and other machines of a ring do is not in the prediction of a part.
+    /// The predicted speed of texts, tokens per second: of a streamed model that this processor
+    /// runs whole. What GPUs and other machines of a ring do is not in the prediction of a part.
     pub fn predicted_tok_s(&self) -> Option<f64> {
         let model = self.model();
         let is_whole = *model.share() == Share::whole(model.spec());

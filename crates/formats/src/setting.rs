@@ -106,6 +106,42 @@ impl Setting {
             Self::AllowHost => "the allowed host name",
         }
     }
+
+    /// Its field in a request to OpenAI's or llama.cpp's interfaces, after which options of the C
+    /// interface are named. Settings that no request has keep their words.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::Typical => "typical_p",
+            Self::TopP => "top_p",
+            Self::MinP => "min_p",
+            Self::TopNSigma => "top_n_sigma",
+            Self::RepeatPenalty => "repeat_penalty",
+            Self::PresencePenalty => "presence_penalty",
+            Self::FrequencyPenalty => "frequency_penalty",
+            Self::LogitBias => "logit_bias",
+            Self::DryMultiplier => "dry_multiplier",
+            Self::DryBase => "dry_base",
+            Self::DryPenaltyLastN => "dry_penalty_last_n",
+            Self::DrySequenceBreaker => "dry_sequence_breakers",
+            Self::Stop => "stop",
+            Self::NPredict => "max_tokens",
+            Self::OnLength
+            | Self::NCtx
+            | Self::NBatch
+            | Self::KvType
+            | Self::Weights
+            | Self::Fit
+            | Self::Quality
+            | Self::Experts
+            | Self::TokenizerFile
+            | Self::PreTokenizer
+            | Self::ApiKey
+            | Self::Insecure
+            | Self::AllowOrigin
+            | Self::AllowHost => self.words(),
+        }
+    }
 }
 
 impl fmt::Display for Setting {

@@ -34,9 +34,7 @@ pub(super) fn read(root: &Path, options: &Options) -> Result<Crates> {
     command.args(["--package", "atta", "--target", &options.target]);
     command.args(["--edges", "normal,no-proc-macro"]);
     command.args(["--prefix", "depth", "--format", FORMAT]);
-    if options.is_board {
-        command.arg("--no-default-features");
-    }
+    command.args(options.features());
     let text = String::from_utf8(output(&mut command)?).context("output of cargo tree")?;
     parse(&text)
 }

@@ -98,7 +98,17 @@ impl Options {
         }
         let package = ["build", "--locked", "--package", "atta", "--bin", "atta"];
         let profile = ["--profile", "dist", "--target", &self.target];
-        [&package[..], &profile[..]].concat()
+        [&package[..], &profile[..], self.features()].concat()
+    }
+
+    /// The words by which cargo takes the features of the program. One that is linked statically
+    /// could not load a driver of GPUs.
+    pub(super) fn features(&self) -> &'static [&'static str] {
+        match self.is_board {
+            true => &["--no-default-features"],
+            false if self.target.contains("-musl") => &[],
+            false => &["--features", "gpu"],
+        }
     }
 
     fn is_windows(&self) -> bool {
@@ -139,6 +149,7 @@ pub(super) mod tests {
             words("--target a-unknown-linux-musl")
                 .ends_with("--profile dist --target a-unknown-linux-musl")
         );
+        assert!(words("--target a-unknown-linux-gnu").ends_with("gnu --features gpu"));
         assert!(words("--board --target a-unknown-linux-musl").starts_with("board "));
     }
 

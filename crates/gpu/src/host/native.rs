@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What a submission may take; a device that needs longer is lost. Drivers give up after two
-/// seconds; programs that play a GPU are slow.
+/// seconds; software GPUs are slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a slot of parameters: the largest alignment of a binding that a device may want.
 const SLOT: usize = 256;

@@ -169,7 +169,10 @@ impl ApiError {
         let error = match error {
             ServeError::Engine(error) if error.is_about_memory() => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("the model cannot be loaded: {}", error.explain(field)),
+                format!(
+                    "the model cannot be loaded: {}",
+                    error.explain(Setting::field)
+                ),
             ),
             _ => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -188,20 +191,23 @@ impl ApiError {
 
     /// A job that failed while it was running.
     pub(crate) fn failed(error: &Error) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.explain(field))
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.explain(Setting::field),
+        )
     }
 
     /// A sampling parameter, by the name of its field.
     fn sampling(error: &SamplingError) -> Self {
         match error {
             SamplingError::OutOfRange { setting, .. } => {
-                Self::field(field(*setting), error.explain(field))
+                Self::field(setting.field(), error.explain(Setting::field))
             }
             SamplingError::BiasedToken { id, n_vocab } => Self::field(
                 "logit_bias",
                 format!("token {id}, of a model that has {n_vocab}"),
             ),
-            other => Self::bad(other.explain(field)),
+            other => Self::bad(other.explain(Setting::field)),
         }
     }
 
@@ -237,41 +243,6 @@ impl ApiError {
     }
 }
 
-/// The field of a setting. Settings that no request has keep their words.
-fn field(setting: Setting) -> &'static str {
-    match setting {
-        Setting::Temperature => "temperature",
-        Setting::Typical => "typical_p",
-        Setting::TopP => "top_p",
-        Setting::MinP => "min_p",
-        Setting::TopNSigma => "top_n_sigma",
-        Setting::RepeatPenalty => "repeat_penalty",
-        Setting::PresencePenalty => "presence_penalty",
-        Setting::FrequencyPenalty => "frequency_penalty",
-        Setting::LogitBias => "logit_bias",
-        Setting::DryMultiplier => "dry_multiplier",
-        Setting::DryBase => "dry_base",
-        Setting::DryPenaltyLastN => "dry_penalty_last_n",
-        Setting::DrySequenceBreaker => "dry_sequence_breakers",
-        Setting::Stop => "stop",
-        Setting::NPredict => "max_tokens",
-        Setting::OnLength
-        | Setting::NCtx
-        | Setting::NBatch
-        | Setting::KvType
-        | Setting::Weights
-        | Setting::Fit
-        | Setting::Quality
-        | Setting::Experts
-        | Setting::TokenizerFile
-        | Setting::PreTokenizer
-        | Setting::ApiKey
-        | Setting::Insecure
-        | Setting::AllowOrigin
-        | Setting::AllowHost => setting.words(),
-    }
-}
-
 fn prompt_too_long(n_prompt: usize, n_ctx: usize) -> ApiError {
     // Claude Code reads the two numbers, and makes the conversation shorter.
     let message = format!(
@@ -286,7 +257,7 @@ fn prompt_too_long(n_prompt: usize, n_ctx: usize) -> ApiError {
 /// Errors of the engine about a request, with the field that caused them.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        let message = error.explain(field);
+        let message = error.explain(Setting::field);
         if error.is_about_outputs() {
             return Self::bad(message);
         }
