@@ -207,7 +207,10 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bytes_never_panic(model in any_model(), flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn flipped_bytes_never_panic(
+        model in any_model(),
+        flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
         let (mut file, _) = model.write();
         for (at, byte) in flips {
             let at = at.index(file.len());
@@ -220,7 +223,13 @@ proptest! {
     fn numbers_of_any_size_anywhere_never_panic(
         model in any_model(),
         at in any::<prop::sample::Index>(),
-        number in prop_oneof![any::<u64>(), 0u64..100, Just(u64::MAX), Just(1 << 62), Just(i64::MAX as u64)],
+        number in prop_oneof![
+            any::<u64>(),
+            0u64..100,
+            Just(u64::MAX),
+            Just(1 << 62),
+            Just(i64::MAX as u64),
+        ],
     ) {
         let (mut file, _) = model.write();
         let at = at.index(file.len());
@@ -236,7 +245,8 @@ proptest! {
         read_all(cut);
         let shared: SharedBytes = Arc::new(cut.to_vec());
         if let Err(error) = Gguf::parse(shared, file.len() as u64) {
-            let asks_for_more = matches!(error, Error::Truncated { needed } if needed > cut.len() as u64);
+            let n_cut = cut.len() as u64;
+            let asks_for_more = matches!(error, Error::Truncated { needed } if needed > n_cut);
             prop_assert!(asks_for_more, "{}", error);
         }
     }

@@ -183,7 +183,7 @@ impl Kernels {
     /// The instruction set with this name, such as `scalar`.
     ///
     /// # Errors
-    /// [`Error::UnknownIsa`], listing what there is, if this CPU or build does not have it.
+    /// [`Error::UnknownIsa`], listing those that are there, if this CPU or build does not have it.
     pub fn named(name: &str) -> Result<Self, Error> {
         table::named(name).map(Self)
     }

@@ -37,7 +37,7 @@
 //!
 //! # Instruction sets
 //! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512`
-//! (with VNNI), `avx512seq` (the same, but weights for one activation row read in the order of
+//! (with VNNI), `avx512seq` (as avx512, with weights for one activation row read in the order of
 //! memory; the better of the two on Zen 5), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the
 //! plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on 32-bit ARM
 //! `neon`; on riscv64 `rvv256` and `rvv` (V 1.0 with vectors of at least 256 bits, or of any

@@ -33,8 +33,8 @@ pub(crate) unsafe trait Split: Sync {
 
 /// Calls `f(i, part i)` once for every part, in one region of the pool. A thread takes a share of
 /// the remaining parts: long runs of neighbours at first, single parts at the end, so that all
-/// threads finish together. The exclusive borrow lasts as long as the parts, so that parts of two deals
-/// cannot coexist.
+/// threads finish together. The exclusive borrow lasts as long as the parts, so that parts of two
+/// deals cannot coexist.
 pub(crate) fn deal<'p, S: Split + 'p>(
     pool: &Pool,
     parts: &'p mut S,

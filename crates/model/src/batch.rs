@@ -1,4 +1,4 @@
-//! What goes into a step and what comes out: rows of many sequences at once.
+//! Input and output of a step: rows of many sequences at once.
 //!
 //! A row is one position of one sequence. It brings a token or an embedding (or, where an earlier
 //! machine computed the first layers, a hidden state), and states which result it wants. Both

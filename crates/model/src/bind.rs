@@ -593,7 +593,7 @@ impl Tensors {
         .at(group, self.scale(role, e))
     }
 
-    /// The bias of expert `e`, if experts have one: a row of all of theirs.
+    /// The bias of expert `e`, if experts have one: a row of the tensor of all.
     pub(crate) fn expert_bias(&self, role: Role, e: usize, d_out: usize) -> Option<&[f32]> {
         self.vector_opt(role)
             .map(|all| &all[e * d_out..(e + 1) * d_out])

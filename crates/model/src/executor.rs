@@ -345,9 +345,9 @@ pub trait Executor: Send {
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error>;
 
     /// Writes the state of these positions of a sequence as bytes, to be appended by an executor of
-    /// the same model, layers and element types. Of layers with a window only what is still there
-    /// is written; of recurrent layers the checkpoints within the positions, and the one at their
-    /// end.
+    /// the same model, layers and element types. Of layers with a window only the positions that
+    /// are still there are written; of recurrent layers the checkpoints within the positions, and
+    /// the one at their end.
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] for positions that it does not have,

@@ -519,7 +519,7 @@ fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
     }
 }
 
-/// The logits of the first of two texts, of which so many rows each share a batch, in turn as long
+/// The logits of the first of two texts that share batches: so many rows of each, in turn as long
 /// as there are any.
 fn beside(cpu: &mut Cpu, [ours, theirs]: [&[u32]; 2], [n_ours, n_theirs]: [usize; 2]) -> Vec<f32> {
     let a = cpu.new_seq().unwrap();

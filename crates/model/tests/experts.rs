@@ -329,7 +329,7 @@ fn rewritten(
     Model::load(files, &budget).map(Arc::new)
 }
 
-/// What is said of a file with one key changed.
+/// The error of a file with one key changed.
 fn complaint(name: &str, key: &str, value: Option<Value<'_>>) -> String {
     rewritten(&golden(name), &[(key, value)], |_| ())
         .err()

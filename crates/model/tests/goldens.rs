@@ -1,5 +1,5 @@
 //! Every registry row against the oracle and against Hugging Face transformers, and every field of
-//! its spec: a field whose change goes unnoticed would be a field that nobody reads.
+//! its spec: a field whose change goes unnoticed would be a field that no code reads.
 
 #[path = "goldens/alt_up.rs"]
 mod alt_up;

@@ -200,7 +200,7 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
     {
         let spec = g.model().spec().clone();
         let n = spec.layers.len();
-        // What is held of it, all of its chunks, and its matrices.
+        // The bytes that are held of it, of all of its chunks, and of its matrices.
         let measured = |share: Share| {
             let budget = Budget::unlimited();
             let holding = ResidencyPolicy::whole();

@@ -1,5 +1,5 @@
-//! What is lost where keys and values are kept in fewer bits: Kullback-Leibler divergence from f32,
-//! in nats per token.
+//! The loss where keys and values are kept in fewer bits: Kullback-Leibler divergence from f32, in
+//! nats per token.
 
 mod support;
 

@@ -21,8 +21,8 @@ const DEMANDED: [&str; 5] = [
     "attention.head_count",
 ];
 
-/// Keys that hold counts and widths, of which none may be 0; for one architecture one means that
-/// there is no window.
+/// Keys that hold counts and widths; none may be 0, but for one architecture one 0 means that there
+/// is no window.
 const SIZES: [&str; 11] = [
     "block_count",
     "context_length",
@@ -51,7 +51,7 @@ fn has_attention(g: &Golden) -> bool {
 
 fn lower(metadata: &Metadata) -> Result<(), Error> {
     let spec = arch::lower(metadata)?;
-    // What is accepted can be planned: none of this may panic or take long.
+    // An accepted model can be planned: none of this may panic or take long.
     spec.tensors();
     for rope in spec
         .layers
@@ -139,7 +139,7 @@ fn counts_and_widths_of_nothing_are_refused() {
 #[test]
 fn keys_of_another_type_are_refused() {
     for g in goldens_and_encoders() {
-        // What is about the file or for another program is not read.
+        // Keys about the file or for another program are not read.
         let unread = [
             "vocab_size",
             "rope.scaling.finetuned",
@@ -558,8 +558,8 @@ fn a_tensor_too_many_is_named() {
         let error = load(g.altered(one_layer_less, as_it_is))
             .err()
             .map(|e| e.to_string());
-        // A list of which layers have windows or attention is then too long, and n-grams have
-        // embeddings in a layer that there is not.
+        // A list that says which layers have windows or attention is then too long, and n-grams
+        // have embeddings in a layer that there is not.
         let named = ["blk.1.", "window_pattern", "head_count_kv", "ple.layers"];
         assert!(
             error.is_some_and(|e| named.iter().any(|name| e.contains(name))),

@@ -105,7 +105,7 @@ fn summary(arch: &str) -> String {
 /// One digit, so that a math library that rounds otherwise changes nothing.
 fn worst(models: &[&Golden], logits: fn(&Golden) -> Vec<f32>) -> String {
     let distances = models.iter().map(|g| nmse(&logits(g), &g.logits));
-    // `f64::max` passes over what is no number.
+    // `f64::max` passes over NaN.
     let distances = distances.inspect(|nmse| assert!(nmse.is_finite(), "{nmse}"));
     format!("{:.0e}", distances.fold(0.0, f64::max))
 }

@@ -10,7 +10,7 @@ use atta_store::{Budget, ModelFiles};
 use support::{cpu, golden, goldens};
 
 /// The first row that is not finite, of a few tokens with a model in whose file these bytes are
-/// written; 0 if the file is refused, as one is with NaN in what is read when it is loaded.
+/// written; 0 if the file is refused, as one is with NaN in a tensor that is read at load.
 fn first_not_finite(
     file: &[u8],
     tokens: &[u32],

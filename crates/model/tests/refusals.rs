@@ -1,5 +1,4 @@
-//! What is refused, and that nothing is left behind by it: failing weights, odd specs, foreign
-//! states.
+//! Refusals, and that they leave nothing behind: failing weights, odd specs, foreign states.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Breaches that are known: how many each crate may have of each rule.
 //!
-//! It refuses to know where they are. The one idea: a number that may only fall, so that a rule holds
-//! for new code before all of the old code keeps it.
+//! It refuses to know where they are. The one idea: a number that may only fall, so that a rule
+//! holds for new code before all of the old code keeps it.
 
 use super::{Finding, RuleFindings, counts::area};
 use std::collections::BTreeMap;
@@ -10,18 +10,12 @@ const PATH: &str = "xtask/src/tidy/known.rs";
 
 /// Rule, crate, and the number of its breaches.
 const KNOWN: &[(&str, &str, usize)] = &[
-    ("prose", "formats", 2),
-    ("prose", "kernels", 10),
-    ("prose", "model", 21),
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
     ("tuples", "kernels", 146),
     ("tuples", "model", 4),
     ("tuples", "tokenizer", 1),
-    ("widths", "engine", 2),
-    ("widths", "formats", 29),
-    ("widths", "kernels", 137),
-    ("widths", "xtask", 2),
+    ("widths", "kernels", 133),
 ];
 
 /// Findings to report, and those that are known. If a crate has more than it may, all of its

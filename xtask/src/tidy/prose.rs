@@ -1,8 +1,9 @@
 //! The rule that comments and pages name the actor and the thing, without words such as `nobody` in
 //! their place.
 //!
-//! It refuses to judge the rest of the prose, and skips quotations and laboratory notes. The one idea: readers search by
-//! the field's words, so a sentence must hold them; these phrases stand where they are missing.
+//! It refuses to judge the rest of the prose, and skips quotations and laboratory notes. The one
+//! idea: readers search by the field's words, so a sentence must hold them; these phrases stand
+//! where they are missing.
 
 use super::Finding;
 use crate::page::Page;

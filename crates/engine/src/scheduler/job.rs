@@ -142,8 +142,8 @@ impl Job {
     }
 
     /// Names a place where other prompts are likely to part from this one, such as the end of the
-    /// part in front of its tools: a model with recurrent layers keeps its state there. Those behind
-    /// the first part of a conversation and in front of its last turn are found without.
+    /// part in front of its tools: a model with recurrent layers keeps its state there. Those
+    /// behind the first part of a conversation and in front of its last turn are found without.
     #[must_use]
     pub fn with_border(self, n_tokens: usize) -> Self {
         Self {

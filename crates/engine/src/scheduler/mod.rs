@@ -2,8 +2,8 @@
 //!
 //! A job is a text and the number of its evaluated tokens: a decoding job is a token or two ahead
 //! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches
-//! with rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
-//! prefix until the KV pool needs room; a new job with the same first tokens forks it.
+//! with rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a
+//! cached prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
 //! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work,
 //! and receives events. Logits do not depend on the rest of a batch, so each text is bit-equal to

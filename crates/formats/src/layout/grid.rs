@@ -8,22 +8,25 @@
 use super::{Signed, grids, u16_at, u32_at};
 
 block! {
-    /// 256 weights in 8 sub-blocks of 32; `qs` has 8 bytes for each: 4 indices, then a word with 4 times 7 signs (an
-    /// eighth makes the number of minus signs even) and the scale in the top 4 bits. `y = d/8·(2s + 1)·±entry`.
+    /// 256 weights in 8 sub-blocks of 32; `qs` has 8 bytes for each: 4 indices, then a word with 4
+    /// times 7 signs (an eighth makes the number of minus signs even) and the scale in the top 4
+    /// bits. `y = d/8·(2s + 1)·±entry`.
     IQ2_XXS, 66: { d: f16 at 0, qs: 64 at 2, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16. `qs` are 32 words: an index of 9 bits and 7 signs as in [`IQ2_XXS`].
+    /// 256 weights in 16 sub-blocks of 16. `qs` are 32 words: an index of 9 bits and 7 signs as in
+    /// [`IQ2_XXS`].
     /// `y = d/8·(2s + 1)·±entry`.
     IQ2_XS, 74: { d: f16 at 0, qs: 64 at 2, scales: 8 at 66, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16. An index has 8 bits in `qs` and 2 in `qh`. `y = d/8·(2s + 1)·±entry`.
+    /// 256 weights in 16 sub-blocks of 16. An index has 8 bits in `qs` and 2 in `qh`. `y = d/8·(2s
+    /// + 1)·±entry`.
     IQ2_S, 82: { d: f16 at 0, qs: 32 at 2, signs: 32 at 34, qh: 8 at 66, scales: 8 at 74, }
 }
 block! {
-    /// 256 weights in 8 sub-blocks of 32. `qs` are indices of 4 codes; `scales` has a word for each sub-block as in
-    /// [`IQ2_XXS`]. `y = d/4·(2s + 1)·±entry`.
+    /// 256 weights in 8 sub-blocks of 32. `qs` are indices of 4 codes; `scales` has a word for each
+    /// sub-block as in [`IQ2_XXS`]. `y = d/4·(2s + 1)·±entry`.
     IQ3_XXS, 98: { d: f16 at 0, qs: 64 at 2, scales: 32 at 66, }
 }
 block! {
@@ -32,13 +35,15 @@ block! {
     IQ3_S, 110: { d: f16 at 0, qs: 64 at 2, qh: 8 at 66, signs: 32 at 74, scales: 4 at 106, }
 }
 block! {
-    /// 256 weights in 8 sub-blocks of 32. `qh` has a word for each: 4 times 3 high bits of the indices in `qs`, a
-    /// scale of 3 bits, and the sign of the shift. `y = d/8·(2s + 1)·(entry ± 1)`.
+    /// 256 weights in 8 sub-blocks of 32. `qh` has a word for each: 4 times 3 high bits of the
+    /// indices in `qs`, a scale of 3 bits, and the sign of the shift. `y = d/8·(2s + 1)·(entry ±
+    /// 1)`.
     IQ1_S, 50: { d: f16 at 0, qs: 32 at 2, qh: 16 at 34, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16. `qh` has a nibble for each index in `qs`: 3 high bits and the sign of the
-    /// shift. `scales` are 4 words: 4 scales of 3 bits in each, and a nibble of `d` atop.
+    /// 256 weights in 16 sub-blocks of 16. `qh` has a nibble for each index in `qs`: 3 high bits
+    /// and the sign of the shift. `scales` are 4 words: 4 scales of 3 bits in each, and a nibble of
+    /// `d` atop.
     /// `y = d/8·(2s + 1)·(entry ± 1)`.
     IQ1_M, 56: { qs: 32 at 0, qh: 16 at 32, scales: 8 at 48, }
 }

@@ -5,7 +5,7 @@
 //! beside them. Packed here, 2 or 3 bits per code, first code lowest; unpacked by the compiler, so
 //! that a kernel loads an entry as it is.
 
-/// Unpacks entries of `N` codes of `BITS` bits, each of which stands for one of `values`.
+/// Unpacks entries of `N` codes of `BITS` bits; each code stands for one of `values`.
 const fn unpack<const ENTRIES: usize, const N: usize, const BITS: usize>(
     packed: &[u16; ENTRIES],
     values: &[i8],

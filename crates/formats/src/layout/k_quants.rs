@@ -1,17 +1,19 @@
-//! The K-quants: blocks of 256 weights in 8 or 16 sub-blocks, whose integer scales (and minima, if the
-//! format has them) multiply one f16 per block.
+//! The K-quants: blocks of 256 weights in 8 or 16 sub-blocks, whose integer scales (and minima, if
+//! the format has them) multiply one f16 per block.
 
 block! {
     /// 256 weights in 16 sub-blocks of 16; `y = d·sc·q − dmin·mn`. Codes: [`two_bit_group`].
     Q2_K, 84: { scales: 16 at 0, qs: 64 at 16, d: f16 at 80, dmin: f16 at 82, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16; `y = d·sc·q`. Low bits of the codes: [`two_bit_group`]; the third one is in
+    /// 256 weights in 16 sub-blocks of 16; `y = d·sc·q`. Low bits of the codes: [`two_bit_group`];
+    /// the third one is in
     /// `hmask`, and the code is lowered by 4.
     Q3_K, 110: { hmask: 32 at 0, qs: 64 at 32, scales: 12 at 96, d: f16 at 108, }
 }
 block! {
-    /// 256 weights in 8 sub-blocks of 32; `y = d·sc·q − dmin·mn`. Codes: [`four_bit_group`], scales: [`scale_min`].
+    /// 256 weights in 8 sub-blocks of 32; `y = d·sc·q − dmin·mn`. Codes: [`four_bit_group`],
+    /// scales: [`scale_min`].
     Q4_K, 144: { d: f16 at 0, dmin: f16 at 2, scales: 12 at 4, qs: 128 at 16, }
 }
 block! {
@@ -19,7 +21,8 @@ block! {
     Q5_K, 176: { d: f16 at 0, dmin: f16 at 2, scales: 12 at 4, qh: 32 at 16, qs: 128 at 48, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16; `y = d·sc·q`, `scales` are signed bytes, and the code is lowered by 32.
+    /// 256 weights in 16 sub-blocks of 16; `y = d·sc·q`, `scales` are signed bytes, and the code is
+    /// lowered by 32.
     Q6_K, 210: { ql: 128 at 0, qh: 64 at 128, scales: 16 at 192, d: f16 at 208, }
 }
 
@@ -69,9 +72,9 @@ impl<'a> Q6_K<'a> {
     }
 }
 
-/// 6-bit scale and minimum of sub-block `s` < 8 of [`Q4_K`] and [`Q5_K`]. Sub-blocks 0 to 3 have them
-/// whole in the low bits of bytes 0 to 7; 4 to 7 have their low 4 bits in bytes 8 to 11 and their
-/// high 2 bits atop bytes 0 to 7.
+/// 6-bit scale and minimum of sub-block `s` < 8 of [`Q4_K`] and [`Q5_K`]. Sub-blocks 0 to 3 have
+/// them whole in the low bits of bytes 0 to 7; 4 to 7 have their low 4 bits in bytes 8 to 11 and
+/// their high 2 bits atop bytes 0 to 7.
 #[inline(always)]
 pub fn scale_min(scales: &[u8; 12], s: usize) -> (u8, u8) {
     if s < 4 {

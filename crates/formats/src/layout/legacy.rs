@@ -1,5 +1,5 @@
-//! Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0: blocks of 32 weights with an f16 scale and, if the name ends in 1,
-//! an f16 minimum.
+//! Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0: blocks of 32 weights with an f16 scale and, if the name ends in
+//! 1, an f16 minimum.
 
 block! {
     /// 32 weights. Low nibble of `qs[j]` is weight j, high nibble weight j + 16; `y = (q − 8)·d`.
@@ -10,7 +10,8 @@ block! {
     Q4_1, 20: { d: f16 at 0, m: f16 at 2, qs: 16 at 4, }
 }
 block! {
-    /// 32 weights: the nibbles of [`Q4_0`], and bit j of `qh` as the fifth bit of weight j; `y = (q − 16)·d`.
+    /// 32 weights: the nibbles of [`Q4_0`], and bit j of `qh` as the fifth bit of weight j; `y = (q
+    /// − 16)·d`.
     Q5_0, 22: { d: f16 at 0, qh: 4 at 2, qs: 16 at 6, }
 }
 block! {

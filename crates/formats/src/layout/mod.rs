@@ -1,16 +1,18 @@
-//! Block formats: where the fields of each block lie, and the scalar decoder that defines the values
-//! of its weights, bit for bit the f32 values of ggml.
+//! Block formats: where the fields of each block lie, and the scalar decoder that defines the
+//! values of its weights, bit for bit the f32 values of ggml.
 //!
 //! A block is a view over its bytes, `Q4_K(&[u8; 144])`, with an accessor per field in file order;
-//! kernels and quantizers read blocks through it. All numbers are little endian; `d`, `dmin` and `m`
-//! are f16. Decoders are plain and keep ggml's order of f32 operations (multiply, then subtract,
-//! never fused). Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
+//! kernels and quantizers read blocks through it. All numbers are little endian; `d`, `dmin` and
+//! `m` are f16. Decoders are plain and keep ggml's order of f32 operations (multiply, then
+//! subtract, never fused). Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
 //!
 //! Formats whose codes are looked up or computed implement [`Signed`], which has a decoder for all
 //! of them.
 
 macro_rules! block {
-    ($(#[$doc:meta])* $name:ident, $bytes:literal: { $($field:ident: $kind:tt at $at:literal,)* }) => {
+    (
+        $(#[$doc:meta])* $name:ident, $bytes:literal: { $($field:ident: $kind:tt at $at:literal,)* }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name<'a>(pub &'a [u8; $bytes]);

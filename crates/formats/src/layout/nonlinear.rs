@@ -21,8 +21,8 @@ block! {
     IQ4_XS, 136: { d: f16 at 0, scales_h: 2 at 2, scales_l: 4 at 4, qs: 128 at 8, }
 }
 block! {
-    /// 32 weights: the nibbles of [`Q4_0`](super::Q4_0) through [`MXFP4_VALUES`]; `y = code·d` with a power of two
-    /// for `d`. Source: the OCP Microscaling Formats specification 1.0.
+    /// 32 weights: the nibbles of [`Q4_0`](super::Q4_0) through [`MXFP4_VALUES`]; `y = code·d` with
+    /// a power of two for `d`. Source: the OCP Microscaling Formats specification 1.0.
     MXFP4, 17: { e: 1 at 0, qs: 16 at 1, }
 }
 
@@ -30,7 +30,7 @@ block! {
 #[inline(always)]
 pub fn half_power(e: u8) -> f32 {
     let e = i32::from(e);
-    // The larger of both: subnormal is what has an `e` of 0 or 1.
+    // The larger of both: numbers with an `e` of 0 or 1 are subnormal.
     let normal = (e - 1) << 23;
     let subnormal = ((e & 1) + 1) << 21;
     f32::from_bits(normal.max(subnormal) as u32)

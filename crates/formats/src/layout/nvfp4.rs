@@ -1,13 +1,14 @@
-//! NVFP4: floats of four bits, with a scale of eight bits for every 16. A file also has an f32 scale
-//! for the whole tensor, which multiplies its products (see [`Encoding`](crate::Encoding)).
+//! NVFP4: floats of four bits, with a scale of eight bits for every 16. A file also has an f32
+//! scale for the whole tensor, which multiplies its products (see [`Encoding`](crate::Encoding)).
 
 use super::MXFP4_VALUES;
 use crate::f16::f16_to_f32;
 
 block! {
-    /// 64 weights in 4 sub-blocks of 16; `y = code·d` with the codes of [`MXFP4_VALUES`] and half the
-    /// number that `scales[s]` is in UE4M3 for `d`, because codes are doubled. Bytes 8·s to 8·s + 7
-    /// of `qs` are those of sub-block s: low nibbles are its weights 0 to 7, high nibbles 8 to 15.
+    /// 64 weights in 4 sub-blocks of 16; `y = code·d` with the codes of [`MXFP4_VALUES`] and half
+    /// the number that `scales[s]` is in UE4M3 for `d`, because codes are doubled. Bytes 8·s to 8·s
+    /// + 7 of `qs` are those of sub-block s: low nibbles are its weights 0 to 7, high nibbles 8 to
+    /// 15.
     NVFP4, 36: { scales: 4 at 0, qs: 32 at 4, }
 }
 
@@ -44,8 +45,8 @@ impl NVFP4<'_> {
         HALVES[usize::from(self.scales()[s])]
     }
 
-    /// The nibbles of weights 32·g to 32·g + 31, `g` < 2, in order: the lower half of each byte, of 8
-    /// in a word, little endian. The upper halves mean nothing.
+    /// The nibbles of weights 32·g to 32·g + 31, `g` < 2, in order: the lower half of each byte, of
+    /// 8 in a word, little endian. The upper halves mean nothing.
     #[inline(always)]
     pub fn nibbles(self, g: usize) -> [u64; 4] {
         let qs = &self.qs().as_chunks::<8>().0[2 * g..];

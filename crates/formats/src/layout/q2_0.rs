@@ -1,12 +1,14 @@
 //! Q2_0: 64 codes of two bits under one scale.
 
 block! {
-    /// 64 weights. Bits `2·(j % 4)` and up of `qs[j / 4]` are the code of weight j; `y = (q − 1)·d`.
+    /// 64 weights. Bits `2·(j % 4)` and up of `qs[j / 4]` are the code of weight j; `y = (q −
+    /// 1)·d`.
     Q2_0, 18: { d: f16 at 0, qs: 16 at 2, }
 }
 
 impl Q2_0<'_> {
-    /// The codes of weights 32·g to 32·g + 31, `g` < 2, a byte for each; 8 in a word, little endian.
+    /// The codes of weights 32·g to 32·g + 31, `g` < 2, a byte for each; 8 in a word, little
+    /// endian.
     #[inline(always)]
     pub fn codes(self, g: usize) -> [u64; 4] {
         two_bit_codes(self.qs(), g)

@@ -3,13 +3,15 @@
 use super::{Signed, u16_at};
 
 block! {
-    /// 256 weights, 5 in a byte: byte b is a fraction b / 256 whose ternary digits, raised by 1, are the codes. Digit
-    /// n of `qs[j]`, j < 32, is weight 32·n + j; of `qs[32 + j]`, j < 16, weight 160 + 16·n + j; and digit n < 4 of
+    /// 256 weights, 5 in a byte: byte b is a fraction b / 256 whose ternary digits, raised by 1,
+    /// are the codes. Digit n of `qs[j]`, j < 32, is weight 32·n + j; of `qs[32 + j]`, j < 16,
+    /// weight 160 + 16·n + j; and digit n < 4 of
     /// `qh[j]` weight 240 + 4·n + j.
     TQ1_0, 54: { qs: 48 at 0, qh: 4 at 48, d: f16 at 52, }
 }
 block! {
-    /// 256 weights of 2 bits, raised by 1. Codes: [`group`](TQ2_0::group). A code of 3 stands for 2.
+    /// 256 weights of 2 bits, raised by 1. Codes: [`group`](TQ2_0::group). A code of 3 stands for
+    /// 2.
     TQ2_0, 66: { qs: 64 at 0, d: f16 at 64, }
 }
 

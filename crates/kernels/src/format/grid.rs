@@ -1,9 +1,9 @@
 //! The IQ formats with codebooks: an entry is 8 codes (or 4), signs or a shift are stored beside
 //! it.
 //!
-//! Entries are loaded from the codebook as words of 8 (or 4) codes, four (or eight) of which make a
-//! vector; the signs of a block are put together first. What is done with them afterwards is that
-//! of every other format, so a format is a line or two here. Fields: `atta_formats::layout`.
+//! Entries are loaded from the codebook as words of 8 (or 4) codes; four (or eight) words make a
+//! vector. The signs of a block are put together first. The rest is as for every other format, so a
+//! format is a line or two here. Fields: `atta_formats::layout`.
 
 use super::{BlockHeader, KQuant, each};
 use crate::isa::{CODE_BIAS, Row};

@@ -1,7 +1,7 @@
 //! TQ1_0: 256 digits of base 3, five in a byte, with one scale and an offset of 1.
 //!
-//! A byte is a fraction whose digits come out by multiplication: what is in front of a digit is
-//! dropped, then three times the rest carries it.
+//! A byte is a fraction whose digits come out by multiplication: the digits in front of it
+//! are dropped, then three times the rest carries it.
 
 use super::{BlockHeader, KQuant, each, half_at};
 use crate::isa::Row;

@@ -39,7 +39,8 @@ macro_rules! proven {
         $($(#[$doc])*
         #[inline(always)]
         $vis fn $name $(<$(const $n: $of),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics; none of them takes a pointer.
+            // SAFETY: the token proves the features of the intrinsics; none of them takes a
+            // pointer.
             unsafe { $($body)* }
         })*
     };

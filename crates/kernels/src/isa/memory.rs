@@ -3,7 +3,7 @@
 //! It refuses to know what an instruction does with them. The one idea: sizes are compared when the
 //! program is compiled, so no kernel needs a pointer to read or write its operands.
 
-/// Types without padding, of which any bits are a value.
+/// Types without padding: any bits are a value.
 ///
 /// # Safety
 /// All bytes of a value must be initialized, and any bytes must be a value.

@@ -214,7 +214,7 @@ pub(crate) trait Lanes: Row {
     /// Whether it is the latter: sums of the first two and of the last two products of each word
     /// must fit an i16, up to which they wrap around.
     const PAIRS: bool;
-    /// Whether any codes are signed, of which [`Self::any_codes`] subtracted the offset.
+    /// Whether any codes are signed, because [`Self::any_codes`] subtracted their offset.
     const SIGNED_CODES: bool = Self::PAIRS;
     /// Codes biased by more than this are multiplied as any bytes. Pairs of products of 126 and 127
     /// leave no room for a third in an i16, those of codes that are lowered first do.

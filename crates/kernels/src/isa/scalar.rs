@@ -153,8 +153,8 @@ impl Row for Scalar {
 
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
-        // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it
-        // to the top.
+        // A copy of the eight bits in each byte; byte i keeps bit i, and adding 127 carries it to
+        // the top.
         bits.map(|byte| {
             ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1)
         })

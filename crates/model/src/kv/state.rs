@@ -275,8 +275,8 @@ impl<A: KvArena> KvCache<A> {
         }
     }
 
-    /// Compares a header with a slice, of which the cache may take `n` positions, and the length
-    /// with the header.
+    /// Compares a header with a slice and the length with the header; the cache may take `n`
+    /// positions of the slice.
     fn check<'a>(&self, slice: Slice<'_>, state: &'a [u8], n: usize) -> Result<Checked<'a>, Error> {
         let (header, head_bytes) = slice
             .parse(state)

@@ -78,7 +78,7 @@ pub struct ModelSpec {
     pub head: Head,
 }
 
-/// What is added to the embedding of a token for its position.
+/// Numbers that are added to the embedding of a token for its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     /// Nothing: positions enter by rotation, or not at all.
@@ -254,7 +254,7 @@ pub struct Xielu {
 pub struct Head {
     /// The norm of the last residual; `None` where the last layer ends with one.
     pub norm: Option<Norm>,
-    /// What is computed from the normed residual.
+    /// The results that are computed from the normed residual.
     pub outputs: Outputs,
     /// Whether the projection has a bias, `[n_vocab]`.
     pub bias: Presence,
@@ -264,8 +264,8 @@ pub struct Head {
     pub softcap: Option<f32>,
 }
 
-/// Whether a tensor belongs to a model. Metadata decides what is computed; presence decides only
-/// optional weights.
+/// Whether a tensor belongs to a model. Metadata decides about the computation; presence decides
+/// only optional weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It must be there.

@@ -24,7 +24,7 @@ pub(crate) enum Blocks {
 }
 
 impl Blocks {
-    /// What is written over the sizes of a tiny model.
+    /// The sizes that are written over those of a tiny model.
     fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 19] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],

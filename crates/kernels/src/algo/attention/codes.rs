@@ -1,9 +1,9 @@
 //! Scores with quantized keys: integer dot products of codes, and a few f32 steps in a fixed order.
 //!
 //! ```text
-//! query:  q ≈ scale_q·x, int8, one scale for the head, after the rotation of the keys
-//! Q8:     score = (Σ code·x)·(scale_q·scale)
-//! Q4:     score = scale_q·(0 + (scale_0·Σ code·x + min_0·Σ x) + (scale_1·Σ code·x + min_1·Σ x) + …), by groups
+//! query:  q ≈ scale_q·x, int8, one scale for the head, after the rotation of the keys Q8:
+//! score = (Σ code·x)·(scale_q·scale) Q4:     score = scale_q·(0 + (scale_0·Σ code·x + min_0·Σ x) +
+//! (scale_1·Σ code·x + min_1·Σ x) + …), by groups
 //! ```
 //! Sums of codes are exact in any order; the f32 steps are never fused. Sixteen keys are computed
 //! at once, one in each lane, for few heads and for many: words of four codes of each key are

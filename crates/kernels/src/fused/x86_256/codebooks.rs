@@ -223,7 +223,7 @@ impl Avx2 {
         fn sum(self, a: __m256i, b: __m256i) -> __m256i { _mm256_add_epi32(a, b) }
         fn sum_of_bytes(self, a: __m256i, b: __m256i) -> __m256i { _mm256_add_epi8(a, b) }
         fn splat_byte(self, byte: i8) -> __m256i { _mm256_set1_epi8(byte) }
-        /// `x`, none of which is −128, negative where `minus` is set.
+        /// `x` without any −128, negative where `minus` is set.
         fn negated(self, x: &[i8; 32], minus: u32) -> __m256i {
             let bit = _mm256_set1_epi64x(BIT);
             let minus = _mm256_cmpeq_epi8(_mm256_and_si256(self.of_eight(minus), bit), bit);

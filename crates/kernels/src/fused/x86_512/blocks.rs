@@ -594,8 +594,8 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
         }
 
-        /// Formats whose nibbles stand for the numbers of a table, biased by `offset`. `d` is
-        /// theirs, lane 4·block + row.
+        /// Formats whose nibbles stand for the numbers of a table, biased by `offset`. `d`
+        /// has their scales, lane 4·block + row.
         fn nibbles_of_table<const B: usize>(
             self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, prefetch: impl Prefetch
         ) -> __m512 {

@@ -410,8 +410,8 @@ pub(crate) trait Order: Copy {
     /// The rows of four `i`; at the end some of them may not exist.
     fn rows(&self, i: usize) -> [usize; 4];
 
-    /// The lines to prefetch while 4×4 blocks of four `i` are multiplied, which begin at byte `at` of
-    /// each row.
+    /// The lines to prefetch while 4×4 blocks of four `i` are multiplied, which begin at byte `at`
+    /// of each row.
     fn prefetch<'a>(&self, row_tile: &RowTile<'a>, i: usize, at: usize) -> Self::Prefetch<'a>;
 
     /// Prefetches one line, the `line`-th while four `i` is computed.
