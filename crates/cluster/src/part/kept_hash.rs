@@ -76,7 +76,16 @@ pub(super) fn write(directory: &Path, path: &Path, index: &PartIndex) -> Result<
         let mut file = File::create(&new)?;
         file.write_all(&stamp(path)?)?;
         file.write_all(&index.to_bytes())?;
+        drop(file);
         fs::rename(&new, &kept)
     };
-    done().map_err(|source| at(&kept, source))
+    done().or_else(|source| {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&new);
+        // Windows replaces no file that is being read, and others may have kept the same hashes.
+        match read(directory, path) {
+            Some(found) if found == *index => Ok(()),
+            _ => Err(at(&kept, source)),
+        }
+    })
 }
