@@ -89,3 +89,24 @@ pub(super) fn write(directory: &Path, path: &Path, index: &PartIndex) -> Result<
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use atta_store::ModelFiles;
+
+    use super::*;
+    use crate::part::index_of;
+
+    #[test]
+    fn several_keep_the_hashes_of_a_file_at_once() {
+        let directory = std::env::temp_dir().join(format!("atta-kept-{}", std::process::id()));
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+        let files = ModelFiles::open(&model).unwrap();
+        let index = &index_of(&files).unwrap()[0];
+        let keep = || (0..50).for_each(|_| write(&directory, &model, index).unwrap());
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(keep))));
+        assert_eq!(read(&directory, &model).as_ref(), Some(index));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
