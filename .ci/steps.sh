@@ -33,9 +33,6 @@ not_windows=(
     # Compare with functions of mingw's C library that are wrong: its roundf makes 1 of 0.49999997, and its sin loses digits
     # of large numbers.
     ties_go_to_even_numbers sin_and_cos_agree_with_libm
-    # Fails under wine each time, the cause not found: behind a call over UDP that was refused the next one goes by TCP, as
-    # where UDP reaches nothing.
-    lengths_that_lie_and_other_hellos
 )
 
 # Says what runs and how long the run has taken so far, then runs it.

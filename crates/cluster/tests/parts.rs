@@ -2,6 +2,7 @@
 //! file computes, bit for bit.
 
 mod own_types;
+mod scratch;
 
 use std::{
     fs,
@@ -19,6 +20,7 @@ use atta_model::{
 };
 use atta_store::{Budget, Extent, InMemory, ModelFiles, Weights};
 use own_types::OwnTypes;
+use scratch::Scratch;
 
 const TOKENS: [u32; 7] = [1, 5, 2, 9, 4, 4, 7];
 
@@ -26,13 +28,6 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/golden/models")
         .join(name)
-}
-
-fn directory(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("atta-parts-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
 }
 
 fn bind(spec: &ModelSpec, share: Share, files: ModelFiles) -> Result<Model, Error> {
@@ -125,8 +120,8 @@ fn three_parts_equal_the_whole(name: &str, path: &Path) {
     let files = open();
     let spec = arch::lower(files.directory().metadata()).unwrap();
     let index = index_of(&files).unwrap();
-    let directory = directory(name);
-    let whole = served(&directory, path, &index[0]);
+    let scratch = Scratch::new(name);
+    let whole = served(scratch.path(), path, &index[0]);
     let n = spec.layers.len();
     let cuts = [0, 1.min(n - 1), (n / 2 + 1).min(n - 1), n];
     let ranges = cuts
@@ -137,7 +132,7 @@ fn three_parts_equal_the_whole(name: &str, path: &Path) {
     let mut parts = Vec::new();
     for (i, layers) in ranges.iter().enumerate() {
         let share = Share::of_layers(&spec, layers.clone());
-        let path = directory.join(format!("part{i}.gguf"));
+        let path = scratch.path().join(format!("part{i}.gguf"));
         let mut part = PartFile::create(&path, &index[0]).unwrap();
         pull(
             &whole,
@@ -161,7 +156,6 @@ fn three_parts_equal_the_whole(name: &str, path: &Path) {
     assert!(found == expected, "{name}");
     let logits = run(vec![of_whole(&(0..n))]);
     assert!(found.last() == logits.last(), "{name}: the logits");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -186,12 +180,13 @@ fn a_layer_that_the_part_lacks_is_an_error_with_its_tensor() {
     let files = ModelFiles::open(&path).unwrap();
     let spec = arch::lower(files.directory().metadata()).unwrap();
     let index = index_of(&files).unwrap();
-    let directory = directory("lacks");
-    let whole = served(&directory, &path, &index[0]);
+    let scratch = Scratch::new("lacks");
+    let part_path = scratch.path().join("part.gguf");
+    let whole = served(scratch.path(), &path, &index[0]);
     let first = Share::of_layers(&spec, 0..1);
-    let mut part = PartFile::create(&directory.join("part.gguf"), &index[0]).unwrap();
+    let mut part = PartFile::create(&part_path, &index[0]).unwrap();
     assert!(
-        open_model(&directory.join("part.gguf"))
+        open_model(&part_path)
             .unwrap_err()
             .to_string()
             .contains("header")
@@ -201,7 +196,7 @@ fn a_layer_that_the_part_lacks_is_an_error_with_its_tensor() {
         &mut part,
         &tensors_of(&first, &spec, &files).unwrap(),
     );
-    let open = || open_model(&directory.join("part.gguf")).unwrap().1;
+    let open = || open_model(&part_path).unwrap().1;
     assert!(bind(&spec, first, open()).is_ok());
     let error = bind(&spec, Share::of_layers(&spec, 1..2), open()).unwrap_err();
     assert!(error.to_string().contains("lacks blk.1."), "{error}");
@@ -216,5 +211,4 @@ fn a_layer_that_the_part_lacks_is_an_error_with_its_tensor() {
         error.to_string().ends_with("lacks blk.1.attn_q.weight"),
         "{error}"
     );
-    fs::remove_dir_all(directory).unwrap();
 }

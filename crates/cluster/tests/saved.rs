@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "shared with other tests")]
 mod machines;
+mod scratch;
 #[allow(dead_code, reason = "shared with other tests")]
 mod stories;
 
@@ -20,28 +21,11 @@ use atta_engine::{
     SessionOptions, Update,
 };
 use machines::{Cluster, On, states_of, tls};
+use scratch::Scratch;
 use stories::{n_layers, path};
 
-/// A directory that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("atta-test-saved-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn cache(&self) -> PromptCache {
-        PromptCache::open(&self.0, 1 << 30).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn cache(scratch: &Scratch) -> PromptCache {
+    PromptCache::open(scratch.path(), 1 << 30).unwrap()
 }
 
 fn session() -> SessionOptions {
@@ -131,7 +115,7 @@ fn halves() -> Vec<On> {
 fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
     let here = engine(None);
     let empty = Scratch::new("empty");
-    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let expected = write(&here, &cache(&empty), usize::MAX).text;
     let n_prompt = prompt(&here).len();
     assert!(n_prompt > 250, "{n_prompt} tokens");
     for n_local in [1, 0] {
@@ -141,10 +125,10 @@ fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
         let scratch = Scratch::new(&format!("once-{n_local}"));
         let ring = |stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
         // The first one goes away in the middle of its text.
-        let first = write(&ring(&stages), &scratch.cache(), 3);
+        let first = write(&ring(&stages), &cache(&scratch), 3);
         assert_eq!((first.n_found, first.notes), (0, vec![]));
         assert!(!states(&cluster, 0).is_empty() && !states(&cluster, 1).is_empty());
-        let second = write(&ring(&stages), &scratch.cache(), usize::MAX);
+        let second = write(&ring(&stages), &cache(&scratch), usize::MAX);
         assert_eq!((second.n_found, &second.notes[..]), (n_prompt - 1, &[][..]));
         assert_eq!(second.text, expected);
     }
@@ -154,20 +138,20 @@ fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
 fn layers_that_have_moved_take_their_states_from_where_they_were() {
     let here = engine(None);
     let empty = Scratch::new("moved-none");
-    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let expected = write(&here, &cache(&empty), usize::MAX).text;
     let n_prompt = prompt(&here).len();
     let n = n_layers();
     let cluster = Cluster::new(2, tls);
     let scratch = Scratch::new("moved");
     let ring = |n_local, stages: &[On]| engine(Some(cluster.keeping(n_local, stages)));
-    write(&ring(1, &halves()), &scratch.cache(), usize::MAX);
+    write(&ring(1, &halves()), &cache(&scratch), usize::MAX);
     // From one machine to the other, to this one, and from this one.
     for (n_local, stages) in [
         (1, vec![(1, 1..2), (0, 2..n)]),
         (2, vec![(0, 2..n)]),
         (0, vec![(1, 0..2), (0, 2..n)]),
     ] {
-        let written = write(&ring(n_local, &stages), &scratch.cache(), usize::MAX);
+        let written = write(&ring(n_local, &stages), &cache(&scratch), usize::MAX);
         assert_eq!(
             (written.n_found, &written.notes[..]),
             (n_prompt - 1, &[][..]),
@@ -177,7 +161,7 @@ fn layers_that_have_moved_take_their_states_from_where_they_were() {
     }
     // A machine that is in no ring is not asked.
     remove_states(&cluster, 0);
-    let lost = write(&ring(2, &[(0, 2..n)]), &scratch.cache(), usize::MAX);
+    let lost = write(&ring(2, &[(0, 2..n)]), &cache(&scratch), usize::MAX);
     assert!(lost.n_found < n_prompt / 2, "{lost:?}");
     assert_eq!(lost.text, expected);
 }
@@ -191,7 +175,7 @@ fn served(engine: &Engine, scratch: &Scratch) -> (usize, String) {
         },
         n_jobs: 1,
         max_gap: Duration::from_millis(5),
-        cache: Some(Arc::new(scratch.cache())),
+        cache: Some(Arc::new(cache(scratch))),
     };
     let mut batcher = Batcher::new(engine, &options).unwrap();
     let job = Job::new(engine, prompt(engine), &stories::options(3)).unwrap();
@@ -239,22 +223,22 @@ fn remove_states(cluster: &Cluster, i: usize) {
 fn what_a_stage_has_lost_or_torn_is_computed_again() {
     let here = engine(None);
     let empty = Scratch::new("none");
-    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let expected = write(&here, &cache(&empty), usize::MAX).text;
     let n_prompt = prompt(&here).len();
     let cluster = Cluster::new(2, tls);
     let scratch = Scratch::new("torn");
     let ring = || engine(Some(cluster.keeping(1, &halves())));
-    write(&ring(), &scratch.cache(), usize::MAX);
+    write(&ring(), &cache(&scratch), usize::MAX);
     for damage in [&tear as &dyn Fn(&Path), &|path| {
         fs::remove_file(path).unwrap()
     }] {
         states(&cluster, 1).iter().for_each(|path| damage(path));
-        let written = write(&ring(), &scratch.cache(), usize::MAX);
+        let written = write(&ring(), &cache(&scratch), usize::MAX);
         assert!(written.n_found < 128, "{written:?}");
         assert!(written.notes.len() == 1, "{:?}", written.notes);
         assert_eq!(written.text, expected);
         // It is there again.
-        let written = write(&ring(), &scratch.cache(), usize::MAX);
+        let written = write(&ring(), &cache(&scratch), usize::MAX);
         assert_eq!(
             (written.n_found, written.text),
             (n_prompt - 1, expected.clone())

@@ -4,10 +4,11 @@
 
 #[allow(dead_code, reason = "shared with other tests")]
 mod disturbed;
+mod scratch;
 #[path = "../../model/tests/support/mod.rs"]
 mod support;
 
-use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use atta_cluster::{
     AuditLayers, AuditOptions, Cut, Ring, RingBackend, RingParts, RingPlan, StatesFolder,
@@ -19,6 +20,7 @@ use atta_model::{
 };
 use atta_store::Budget;
 use disturbed::{Flip, FlipAt};
+use scratch::Scratch;
 use support::{Golden, bits, cpu_with, golden, hybrid::hybrid_with_windows};
 
 fn models() -> Vec<Golden> {
@@ -188,23 +190,13 @@ fn without_other_machines_a_fault_is_an_error_that_names_the_stage_or_this_machi
     }
 }
 
-/// A folder that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn states_of_every_kind_of_layer_are_saved_and_loaded() {
-    let name = format!("atta-test-twice-{}", std::process::id());
-    let scratch = Scratch(std::env::temp_dir().join(name));
+    let scratch = Scratch::new("states");
     for (id, g) in models().into_iter().enumerate() {
         let model = g.model();
         let folder = StatesFolder {
-            directory: scratch.0.clone(),
+            directory: scratch.path().to_owned(),
             budget_bytes: 1 << 30,
         };
         let ring = |plan: RingPlan| {
@@ -249,7 +241,7 @@ fn states_of_every_kind_of_layer_are_saved_and_loaded() {
         assert_eq!(second.counts().n_rebuilds, 0, "{}", g.name);
 
         // Without their files the state is refused, and the sequence is as before.
-        fs::remove_dir_all(&scratch.0).unwrap();
+        fs::remove_dir_all(scratch.path()).unwrap();
         let seq = second.new_seq().unwrap();
         let error = second.append_state(seq, &receipts[0].0, 20).unwrap_err();
         assert!(matches!(error, Error::State(_)), "{error}");

@@ -1,6 +1,9 @@
 //! Files with checksums: every changed bit is found, whatever it is in; tensors lie in the order of
 //! execution; a conversion that was interrupted anywhere goes on and makes the same bytes.
 
+#[allow(dead_code, reason = "shared with other tests")]
+mod temp_dir;
+
 use std::{
     fs,
     ops::ControlFlow,
@@ -14,33 +17,7 @@ use atta_convert::{
 };
 use atta_convert::{Plan, Progress};
 use atta_store::{Budget, ModelFiles, ModelSource};
-
-/// A directory of a test, removed with it.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("atta-sums-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use temp_dir::TempDir;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -108,7 +85,7 @@ fn is_whole(bytes: Vec<u8>) -> bool {
 fn flip_bits(n: u64) {
     let scratch = TempDir::new(&format!("flips-{n}"));
     let options = options("t3", FileLayout::ByTypes);
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let bytes = whole(&golden("models/llama-yarn.gguf"), &path, &options);
     assert!(is_whole(bytes.clone()));
     let mut state = 1u64;
@@ -138,7 +115,7 @@ fn ten_thousand_changed_bits_are_found() {
 fn truncations_and_more_bytes_are_found() {
     let scratch = TempDir::new("lengths");
     let options = options("q8_0", FileLayout::Streamable);
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let bytes = whole(&golden("models/llama-yarn.gguf"), &path, &options);
     assert!(is_whole(bytes.clone()));
     for n in [1, 4096, bytes.len() / 2] {
@@ -150,7 +127,7 @@ fn truncations_and_more_bytes_are_found() {
 #[test]
 fn tensors_lie_at_disk_blocks_in_the_order_of_execution() {
     let scratch = TempDir::new("order");
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let from = golden("models/llama-yarn.gguf");
     whole(&from, &path, &options("t3", FileLayout::ByTypes));
     let files = ModelFiles::open(&path).unwrap();
@@ -181,7 +158,7 @@ fn types_of_ggml_have_llama_cpps_layout_unless_asked_for_another() {
     let scratch = TempDir::new("layouts");
     let from = golden("models/llama-yarn.gguf");
     let keys = |layout| {
-        let path = scratch.0.join("a.gguf");
+        let path = scratch.file("a.gguf");
         let options = ConvertOptions {
             existing: Existing::Replace,
             ..options("q8_0", layout)
@@ -201,7 +178,7 @@ fn types_of_ggml_have_llama_cpps_layout_unless_asked_for_another() {
 fn a_streamable_file_becomes_the_plain_one_again() {
     let scratch = TempDir::new("back");
     let from = golden("models/llama-yarn.gguf");
-    let path = |name: &str| scratch.0.join(name);
+    let path = |name: &str| scratch.file(name);
     let plain = options("q8_0", FileLayout::Plain);
     let expected = whole(&from, &path("plain.gguf"), &plain);
     let streamable = options("q8_0", FileLayout::Streamable);
@@ -218,13 +195,15 @@ fn every_file_of_a_split_model_has_its_own_checksums() {
         ..options("t4", FileLayout::ByTypes)
     };
     let from = checkpoint(&golden("models/llama-yarn.gguf"), &options);
-    let dst = scratch.0.join("a.gguf");
+    let dst = scratch.file("a.gguf");
     let done = convert(&from, &dst, &options, &mut go_on).unwrap();
     assert!(done.files.len() > 1);
     let files = ModelFiles::open(&done.files[1]).unwrap();
     let verified = verify(&files, &mut |_| ()).unwrap();
     assert_eq!(verified.len(), done.files.len());
     assert!(verified.iter().all(|file| file.is_whole()));
+    // Windows writes to no file that is mapped.
+    drop(files);
     change_a_byte(&done.files[1]);
     let files = ModelFiles::open(&done.files[0]).unwrap();
     let verified = verify(&files, &mut |_| ()).unwrap();
@@ -259,7 +238,7 @@ fn a_conversion_that_is_stopped_anywhere_goes_on_to_the_same_bytes() {
     let from = golden("models/llama-yarn.gguf");
     for (mix, layout) in [("t2", FileLayout::ByTypes), ("q4_0", FileLayout::Plain)] {
         let options = options(mix, layout);
-        let path = scratch.0.join(format!("{mix}.gguf"));
+        let path = scratch.file(format!("{mix}.gguf"));
         let expected = whole(&from, &path, &options);
         fs::remove_file(&path).unwrap();
         let (n_stops, done) = in_steps(&from, &path, &options);
@@ -283,7 +262,7 @@ impl Stopped {
     fn new(name: &str) -> Self {
         let scratch = TempDir::new(name);
         let from = golden("models/llama-yarn.gguf");
-        let path = scratch.0.join("a.gguf");
+        let path = scratch.file("a.gguf");
         let t3 = options("t3", FileLayout::ByTypes);
         let expected = whole(&from, &path, &t3);
         fs::remove_file(&path).unwrap();
@@ -300,7 +279,7 @@ impl Stopped {
     fn stop(&self, options: &ConvertOptions) -> PathBuf {
         let stopped = converted(&self.from, &self.path, options, 12);
         assert!(matches!(stopped, Err(Error::Stopped)));
-        self.scratch.0.join("a.gguf.converting")
+        self.scratch.file("a.gguf.converting")
     }
 
     /// Converts to T3; the bytes that were there.
@@ -341,7 +320,7 @@ fn of_a_partial_file_that_is_damaged_only_the_pieces_before_are_used() {
 fn a_conversion_beside_another_one_of_the_same_output_is_refused() {
     let scratch = TempDir::new("busy");
     let from = golden("models/llama-yarn.gguf");
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let options = options("t3", FileLayout::ByTypes);
     let other = checkpoint(&from, &options);
     let mut refused = false;
@@ -358,7 +337,7 @@ fn a_conversion_beside_another_one_of_the_same_output_is_refused() {
 fn bytes_of_own_types_do_not_depend_on_the_number_of_threads() {
     let scratch = TempDir::new("threads");
     let from = golden("stories.gguf");
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let bytes = |n_threads| {
         let options = ConvertOptions {
             n_threads,

@@ -1,36 +1,19 @@
 //! Converted files have the bytes that the quantizers make, for single matrices and for experts;
 //! failed conversions leave no file, and stopped ones none of the final name.
 
-use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
+#[allow(dead_code, reason = "shared with other tests")]
+mod temp_dir;
+
+use std::{ops::ControlFlow, sync::Arc};
 
 use atta_convert::{
     Checkpoint, ConvertOptions, Error, ImportanceMatrix, MappedRows, Tensor, TypeSelection,
     convert, gguf, quantize::quantize,
 };
 use atta_formats::{TensorType, Writer};
+use temp_dir::TempDir;
 
 const NAME: &str = "blk.0.ffn_up_exps.weight";
-
-/// A directory of a test, removed with it.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("atta-convert-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn n_files(&self) -> usize {
-        fs::read_dir(&self.0).unwrap().count()
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A checkpoint of one F32 tensor.
 fn checkpoint(name: &str, dims: &[u64], weights: &[f32]) -> Checkpoint {
@@ -90,7 +73,7 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
         importance: Some(importance.clone()),
         ..options(TensorType::Q4_K)
     };
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     convert(&checkpoint(NAME, &dims, &weights), &path, &options, &mut on).unwrap();
 
     let written = gguf::open(&path).unwrap();
@@ -117,7 +100,7 @@ fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
     let mut weights = weights(512);
     weights[300] = 1e6;
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights);
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let error = convert(&checkpoint, &path, &options(TensorType::F16), &mut on).unwrap_err();
     assert!(
         error
@@ -125,7 +108,7 @@ fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
             .starts_with("blk.0.ffn_up.weight: a weight of 1000000 is too large for F16"),
         "{error}"
     );
-    assert_eq!(scratch.n_files(), 0);
+    assert_eq!(scratch.names().len(), 0);
     convert(&checkpoint, &path, &options(TensorType::Q8_0), &mut on).unwrap();
 }
 
@@ -134,10 +117,10 @@ fn a_stopped_conversion_leaves_no_file_of_the_final_name() {
     let scratch = TempDir::new("stop");
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights(512));
     let stop = &mut |_: atta_convert::Progress<'_>| ControlFlow::Break(());
-    let path = scratch.0.join("a.gguf");
+    let path = scratch.file("a.gguf");
     let stopped = convert(&checkpoint, &path, &options(TensorType::Q8_0), stop);
     assert!(matches!(stopped, Err(Error::Stopped)));
     assert!(!path.exists());
     convert(&checkpoint, &path, &options(TensorType::Q8_0), &mut on).unwrap();
-    assert_eq!(scratch.n_files(), 1);
+    assert_eq!(scratch.names().len(), 1);
 }

@@ -4,15 +4,15 @@
 //! The directories are those of `tests/golden/convert`, whose last layer with attention is written
 //! a second time as such a layer.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+#[allow(dead_code, reason = "shared with other tests")]
+mod temp_dir;
+
+use std::{collections::BTreeMap, fs, path::Path};
 
 use atta_convert::{Checkpoint, Tensor, hf};
 use atta_model::arch;
 use serde_json::{Map, Value, json};
+use temp_dir::TempDir;
 
 const D_MODEL: u64 = 32;
 
@@ -66,23 +66,21 @@ impl Weights {
     }
 }
 
-/// Converts a directory with other weights; adds its remarks to `notes`.
-fn converted(row: &str, notes: &mut Vec<String>, change: impl Fn(&mut Weights)) -> Checkpoint {
+/// Converts a directory of `tests/golden/convert` with other weights, which are written to
+/// `folder`; adds its remarks to `notes`.
+fn converted(
+    folder: &TempDir,
+    row: &str,
+    notes: &mut Vec<String>,
+    change: impl Fn(&mut Weights),
+) -> Checkpoint {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
     let mut weights = Weights::read(&own.join(row).join("model.safetensors"));
     change(&mut weights);
-    let name = format!("atta-nextn-{row}-{}", std::process::id());
-    let folder: PathBuf = std::env::temp_dir().join(name);
-    fs::create_dir_all(&folder).unwrap();
-    fs::copy(
-        own.join(row).join("config.json"),
-        folder.join("config.json"),
-    )
-    .unwrap();
-    weights.write(&folder.join("model.safetensors"));
-    let opened = hf::open(&folder, notes);
-    fs::remove_dir_all(&folder).unwrap();
-    opened.unwrap()
+    let config = own.join(row).join("config.json");
+    fs::copy(config, folder.file("config.json")).unwrap();
+    weights.write(&folder.file("model.safetensors"));
+    hf::open(folder.path(), notes).unwrap()
 }
 
 fn qwen(weights: &mut Weights) {
@@ -152,8 +150,9 @@ fn assert_joined(checkpoint: &Checkpoint, l: usize, norm_offset: f32) {
 
 #[test]
 fn the_layer_of_qwen_becomes_a_layer_behind_the_last_one() {
+    let folder = TempDir::new("qwen");
     let mut notes = Vec::new();
-    let checkpoint = converted("qwen35.text.bf16", &mut notes, qwen);
+    let checkpoint = converted(&folder, "qwen35.text.bf16", &mut notes, qwen);
     assert_copied(&checkpoint, 4);
     assert_joined(&checkpoint, 4, 1.0);
     let is_left_out = |note: &String| note.contains("multi-token");
@@ -162,8 +161,9 @@ fn the_layer_of_qwen_becomes_a_layer_behind_the_last_one() {
 
 #[test]
 fn the_layer_of_glm_keeps_its_experts_embedding_and_head() {
+    let folder = TempDir::new("glm");
     let mut notes = Vec::new();
-    let checkpoint = converted("glm4moe.nextn.bf16", &mut notes, glm);
+    let checkpoint = converted(&folder, "glm4moe.nextn.bf16", &mut notes, glm);
     assert_copied(&checkpoint, 3);
     assert_joined(&checkpoint, 3, 0.0);
     for table in ["embed_tokens", "shared_head_head"] {
@@ -175,8 +175,9 @@ fn the_layer_of_glm_keeps_its_experts_embedding_and_head() {
 
 #[test]
 fn the_layer_of_deepseek_keeps_its_latent_attention_and_experts() {
+    let folder = TempDir::new("deepseek");
     let mut notes = Vec::new();
-    let checkpoint = converted("deepseek3.bf16", &mut notes, glm);
+    let checkpoint = converted(&folder, "deepseek3.bf16", &mut notes, glm);
     assert_copied(&checkpoint, 3);
     assert_joined(&checkpoint, 3, 0.0);
     for part in ["attn_k_b", "attn_v_b", "ffn_gate_exps", "exp_probs_b"] {
@@ -192,8 +193,9 @@ fn the_layer_of_deepseek_keeps_its_latent_attention_and_experts() {
 
 #[test]
 fn a_second_layer_is_left_out_and_noted() {
+    let folder = TempDir::new("two");
     let mut notes = Vec::new();
-    let checkpoint = converted("qwen35.text.bf16", &mut notes, |weights| {
+    let checkpoint = converted(&folder, "qwen35.text.bf16", &mut notes, |weights| {
         qwen(weights);
         weights.copy_layer("mtp.layers.0.", "mtp.layers.1.");
     });

@@ -1,6 +1,9 @@
 //! QSF files through GGUF files and back, models of other kinds as QSF files, and the weights of
 //! QSF's blocks as those of ggml.
 
+#[allow(dead_code, reason = "shared with other tests")]
+mod temp_dir;
+
 use std::{
     fs,
     ops::ControlFlow,
@@ -17,26 +20,7 @@ use atta_formats::{
     SharedBytes, TensorType, Writer,
     qsf::{Header, LayerEntry, Tables},
 };
-
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("atta-qsf-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use temp_dir::TempDir;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

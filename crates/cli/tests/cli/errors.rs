@@ -222,7 +222,7 @@ fn what_this_machine_lacks_is_a_failure() {
 }
 
 /// A model of one layer with half a megabyte of keys and values per position.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 fn wide_model() -> Vec<u8> {
     const D_KV: u64 = 128 * 1024;
     let mut writer = Writer::new();
@@ -277,7 +277,7 @@ fn wide_model() -> Vec<u8> {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
     let scratch = Scratch::new("wide");
     let path = scratch.file("wide.gguf", &wide_model());
@@ -292,7 +292,7 @@ fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 fn a_benchmark_is_made_in_the_context_that_is_asked_for() {
     let scratch = Scratch::new("wide-bench");
     let path = scratch.file("wide.gguf", &wide_model());

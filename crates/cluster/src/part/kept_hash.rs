@@ -76,7 +76,37 @@ pub(super) fn write(directory: &Path, path: &Path, index: &PartIndex) -> Result<
         let mut file = File::create(&new)?;
         file.write_all(&stamp(path)?)?;
         file.write_all(&index.to_bytes())?;
+        drop(file);
         fs::rename(&new, &kept)
     };
-    done().map_err(|source| at(&kept, source))
+    done().or_else(|source| {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&new);
+        // Windows replaces no file that is being read, and others may have kept the same hashes.
+        match read(directory, path) {
+            Some(found) if found == *index => Ok(()),
+            _ => Err(at(&kept, source)),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_store::ModelFiles;
+
+    use super::*;
+    use crate::part::index_of;
+
+    #[test]
+    fn several_keep_the_hashes_of_a_file_at_once() {
+        let directory = std::env::temp_dir().join(format!("atta-kept-{}", std::process::id()));
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+        let files = ModelFiles::open(&model).unwrap();
+        let index = &index_of(&files).unwrap()[0];
+        let keep = || (0..50).for_each(|_| write(&directory, &model, index).unwrap());
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(keep))));
+        assert_eq!(read(&directory, &model).as_ref(), Some(index));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
