@@ -8,7 +8,7 @@ use crate::{EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, SCAN_KEY_MA
 use atta_formats::Directory;
 use atta_model::spec::{
     Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mamba2, Mixer, ModelSpec, Moe,
-    NetDecay, NetTensors, Outputs, Presence, Wiring,
+    NetDecay, NetTensors, Outputs, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -171,11 +171,8 @@ fn check_net(net: &DeltaNet) -> Result<(), &'static str> {
 }
 
 fn check_mamba2(mamba: &Mamba2) -> Result<(), &'static str> {
-    let has_groups = mamba.norm != Presence::Absent && mamba.n_groups > 1;
-    first_of(&[
-        (has_groups, "a state space with norms of groups"),
-        (mamba.d_state > SCAN_KEY_MAX as usize, "keys of this width"),
-    ])
+    let is_wide = mamba.d_state > SCAN_KEY_MAX as usize;
+    first_of(&[(is_wide, "keys of this width")])
 }
 
 fn check_experts(m: &Moe) -> Result<(), &'static str> {

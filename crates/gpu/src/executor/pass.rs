@@ -260,6 +260,7 @@ impl<'a> Recorded<'a> {
                 x,
                 y: x,
                 factor: 0.0,
+                n_weights: 1,
             };
             self.add(&normed);
         }
@@ -535,6 +536,7 @@ impl<'a> Recorded<'a> {
             x: layout.x,
             y: layout.y,
             factor: layer.residual_scale,
+            n_weights: 1,
         })
     }
 

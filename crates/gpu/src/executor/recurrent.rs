@@ -17,7 +17,7 @@ use crate::{
 };
 use atta_model::Role;
 use atta_model::spec::{
-    AttentionAndMamba2, DeltaNet, KeySharing, Mamba2, NetGate, Presence, ShortConv, Sublayer,
+    AttentionAndMamba2, DeltaNet, KeySharing, Mamba2, NetGate, ShortConv, Sublayer,
 };
 
 /// The projections of a short convolution: `b`, `c` and `x`.
@@ -35,6 +35,15 @@ struct LayerConv {
     taps: Role,
     bias: Option<u32>,
     activation: Option<RowActivation>,
+}
+
+/// RMS norms of the results of a row: of `n` parts of width `d`, with weights in turn.
+struct ResultNorms {
+    n: usize,
+    d: usize,
+    weight: u32,
+    n_weights: usize,
+    eps: f32,
 }
 
 impl Recorded<'_> {
@@ -99,7 +108,13 @@ impl Recorded<'_> {
         }
         self.decays(l, net.n_heads, Some(regions.beta), 0.0);
         self.scan(l, net.conv_floats(), &scan_of_net(net, regions.mixed));
-        self.norm_heads_of(l, net);
+        self.norm_results(&ResultNorms {
+            n: net.n_heads,
+            d: net.d_value,
+            weight: self.vector(Role::SsmNorm, l),
+            n_weights: 1,
+            eps: net.eps,
+        });
         let activation = match net.gate {
             NetGate::Silu => RowActivation::Silu,
             NetGate::Sigmoid => RowActivation::Sigmoid,
@@ -109,21 +124,25 @@ impl Recorded<'_> {
         self.leave_by(l, regions.z, net.d_values(), function, Role::SsmOut);
     }
 
-    /// The norms of the results of a delta net.
-    fn norm_heads_of(&mut self, l: usize, net: &DeltaNet) {
-        let weight = self.vector(Role::SsmNorm, l);
+    /// Norms of parts of the results.
+    fn norm_results(&mut self, norms: &ResultNorms) {
+        let ResultNorms {
+            n,
+            d,
+            weight,
+            n_weights,
+            eps,
+        } = *norms;
         let results = self.parts.layout.recurrent.results;
         self.add(&AddNormed {
-            norm: RowNorm::Rms {
-                weight,
-                eps: net.eps,
-            },
+            norm: RowNorm::Rms { weight, eps },
             normed: Normed::Alone,
-            n_rows: self.n_rows * net.n_heads as u32,
-            d: net.d_value as u32,
+            n_rows: self.n_rows * n as u32,
+            d: d as u32,
             x: results,
             y: results,
             factor: 1.0,
+            n_weights: n_weights as u32,
         });
     }
 
@@ -172,28 +191,41 @@ impl Recorded<'_> {
             ..scan_of_mamba(mamba, regions.mixed)
         };
         self.scan(l, mamba.conv_floats(), &scan);
-        let activation = RowActivation::Silu;
-        let up = regions.results;
-        let weight = self.parts.vectors.get(Role::SsmNorm, Some(l));
-        let weight = weight.filter(|_| mamba.norm != Presence::Absent);
-        let norm = weight.map(|weight| RowNorm::Rms {
-            weight,
-            eps: mamba.eps,
-        });
-        let function = match norm {
-            Some(norm) => RowFunction::GateNormed {
-                activation,
-                up,
-                norm,
-            },
-            None => RowFunction::Gate { activation, up },
+        let (function, x) = match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
+            Some(weight) => {
+                self.norm_gated(weight, mamba);
+                (RowFunction::Copy, regions.results)
+            }
+            None => {
+                let activation = RowActivation::Silu;
+                let up = regions.results;
+                (RowFunction::Gate { activation, up }, regions.z)
+            }
         };
         Made {
             function,
-            x: regions.z,
+            x,
             d: mamba.d_inner(),
             n_rows: self.n_rows,
         }
+    }
+
+    /// The results of Mamba 2 times their gates, then norms of groups.
+    fn norm_gated(&mut self, weight: u32, mamba: &Mamba2) {
+        let regions = self.parts.layout.recurrent;
+        let gate = RowFactor::Values {
+            at: regions.z,
+            n: 1,
+            activation: Some(RowActivation::Silu),
+        };
+        self.multiply(regions.results, mamba.d_inner(), gate);
+        self.norm_results(&ResultNorms {
+            n: mamba.n_groups,
+            d: mamba.d_inner() / mamba.n_groups,
+            weight,
+            n_weights: mamba.n_groups,
+            eps: mamba.eps,
+        });
     }
 
     /// The projections of a layer's input.
