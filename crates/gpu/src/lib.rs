@@ -83,7 +83,7 @@ pub use plan::{GpuPlan, GpuShare, GpuWish};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};
 pub use quantize::{Quantize, RowActivation, RowFunction, RowNorm};
 pub use recurrent::{
-    Convolve, Decays, KeepInputs, NormHeads, RowHistory, SCAN_KEY_MAX, Scan, ScanKeys,
+    Convolve, Decays, KeepInputs, NormHeads, RowHistory, SCAN_KEY_MAX, Scan, ScanKeys, ScanRule,
 };
 pub use self_test::{CASES, SelfTest, self_test};
 pub use shader::{Shader, shaders};

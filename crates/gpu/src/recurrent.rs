@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Convolve: inputs → x;   KeepInputs: the last inputs → states
-//! NormHeads of queries and keys, Decays → Scan: S before → S behind, results
+//! NormHeads of queries and keys, Decays → Scan by a rule: S before → S behind, results
 //! ```
 
 use crate::host::PARAM_WORDS;
@@ -115,28 +115,31 @@ impl KeepInputs {
     }
 }
 
-/// What remains of the states of heads at each row, and what multiplies its values: `decay =
-/// exp(a·step)` with `step = max(softplus(alpha + bias), least)`, and `gain = sigmoid(beta)`, or
-/// the step.
+/// What remains of states at each row, and what multiplies its values: `decay = exp(a·step)` with
+/// `step = max(softplus(alpha + bias), least)`, and `gain = sigmoid(beta)`, or the step.
 #[derive(Clone, Copy, Debug)]
 pub struct Decays {
     /// Rows.
     pub n_rows: u32,
-    /// Heads.
-    pub n_heads: u32,
-    /// First word among the values, `[n_rows, n_heads]`.
+    /// Decays of a row.
+    pub n: u32,
+    /// Neighbours among them that share a rate and a gain.
+    pub n_shared: u32,
+    /// First word among the values, `[n_rows, n]`.
     pub alpha: u32,
-    /// The same of what gains are made of; `None`: they are the steps.
+    /// First word among the values of what gains are made of, `[n_rows, n / n_shared]`; `None`:
+    /// they are the steps.
     pub beta: Option<u32>,
-    /// First word among the weights, `[n_heads]` f32.
-    pub a: u32,
-    /// The same.
+    /// First word of the rates among the weights, `[n / n_shared]` f32; `None`: there are gains
+    /// alone.
+    pub a: Option<u32>,
+    /// First word among the weights, `[n]` f32.
     pub bias: u32,
     /// No step is smaller.
     pub least: f32,
-    /// First words of the results among the values, `[n_rows, n_heads]` each.
+    /// First word of the decays among the values, `[n_rows, n]`.
     pub decays: u32,
-    /// The same.
+    /// The same of the gains, `[n_rows, n / n_shared]`.
     pub gains: u32,
 }
 
@@ -144,11 +147,12 @@ impl Decays {
     /// The run of the kernel [`Shader::decays`](crate::Shader::decays).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..9].copy_from_slice(&[
-            self.n_heads,
+        params[1..10].copy_from_slice(&[
+            self.n,
+            self.n_shared,
             self.alpha,
             self.beta.unwrap_or(NONE),
-            self.a,
+            self.a.unwrap_or(NONE),
             self.bias,
             self.least.to_bits(),
             self.decays,
@@ -158,7 +162,7 @@ impl Decays {
             pipeline,
             bindings,
             params,
-            grid: [self.n_rows, 1, 1],
+            grid: [self.n.div_ceil(64), self.n_rows, 1],
         }
     }
 }
@@ -207,17 +211,43 @@ pub enum ScanKeys {
     InTurn(u32),
 }
 
+/// What a position does to the state of a head: what remains of it, and what is added.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScanRule {
+    /// A number of each head remains; values are added (Mamba 2).
+    Heads,
+    /// The same; values are replaced (gated delta nets).
+    DeltaOfHeads,
+    /// A number of each element of a key remains; values are replaced (Kimi).
+    DeltaOfChannels,
+    /// A number of each element of the state remains, `exp(rate·gain)`; values are added, and have
+    /// gains of their own (Mamba).
+    Elements,
+}
+
+impl ScanRule {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Heads,
+        Self::DeltaOfHeads,
+        Self::DeltaOfChannels,
+        Self::Elements,
+    ];
+}
+
 /// Linear attention: states of heads, `[n_heads, d_value, d_key]`, that runs of positions take from
 /// one block to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// First words of the queries, keys and values of row 0 among the values.
     pub qkv: [u32; 3],
-    /// From a row of them to the next.
-    pub d_row: u32,
-    /// First words of decays and gains among the values, `[n_rows, n_heads]` each.
+    /// From a row of queries, or of keys, to the next, and from a row of values to the next.
+    pub d_rows: [u32; 2],
+    /// First word of decays among the values: of heads `[n_rows, n_heads]`, of channels
+    /// `[n_rows, n_heads, d_key]`; of elements their rates among the weights, as the state.
     pub decays: u32,
-    /// The same.
+    /// First word of gains among the values, `[n_rows, n_heads]`; where decays are of elements
+    /// `[n_rows, n_heads, d_value]`.
     pub gains: u32,
     /// Width of a query or key, at most [`SCAN_KEY_MAX`].
     pub d_key: u32,
@@ -227,9 +257,8 @@ pub struct Scan {
     pub n_heads: u32,
     /// Which of them share queries and keys.
     pub keys: ScanKeys,
-    /// Whether values are replaced, not added to those that the state has.
-    pub is_delta: bool,
-    /// First word among the weights of what a result gets of its value, `[n_heads]` f32.
+    /// First word among the weights of what a result gets of its value, f32: as many as gains of a
+    /// row.
     pub skip: Option<u32>,
     /// First float of the states in a block.
     pub state: u32,
@@ -243,7 +272,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The run of the kernel [`Shader::scan`](crate::Shader::scan).
+    /// The run of the kernel [`Shader::scan`](crate::Shader::scan) of a rule.
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let [q, k, v] = self.qkv;
         let keys = match self.keys {
@@ -255,14 +284,14 @@ impl Scan {
             q,
             k,
             v,
-            self.d_row,
+            self.d_rows[0],
+            self.d_rows[1],
             self.decays,
             self.gains,
             self.d_key,
             self.d_value,
             self.n_heads,
             keys,
-            u32::from(self.is_delta),
             self.skip.unwrap_or(NONE),
             self.state,
             self.runs,

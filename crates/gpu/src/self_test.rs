@@ -12,7 +12,9 @@ mod heads;
 mod joined;
 mod operations;
 mod products;
+mod recurrent;
 mod rows;
+mod scans;
 
 use crate::host::{Bindings, BufferId, Dispatch};
 use crate::{Error, Host, Shader};
@@ -52,6 +54,10 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "rows: numbers and gates",
         run: factors::multiplied,
+    },
+    SelfTest {
+        name: "rows: what adapters add",
+        run: factors::scaled,
     },
     SelfTest {
         name: "matmul: blocks of 256",
@@ -120,6 +126,22 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "experts: sums",
         run: experts::sums,
+    },
+    SelfTest {
+        name: "recurrent: convolutions",
+        run: recurrent::convolutions,
+    },
+    SelfTest {
+        name: "recurrent: decays",
+        run: recurrent::decays,
+    },
+    SelfTest {
+        name: "recurrent: norms",
+        run: recurrent::norms,
+    },
+    SelfTest {
+        name: "recurrent: scans",
+        run: scans::check,
     },
 ];
 

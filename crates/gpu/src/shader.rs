@@ -3,7 +3,7 @@
 //! As on the CPU, kernels are formats + algorithms and not their product: a format is a file with
 //! the functions that an algorithm calls. There is no preprocessor. It knows no driver.
 
-use crate::{ActLayout, GpuKv, ProductWay, WeightFormat};
+use crate::{ActLayout, GpuKv, ProductWay, ScanRule, WeightFormat};
 use atta_kernels::GroupSteps;
 
 /// The text of a kernel. Its entry point is `main`.
@@ -99,9 +99,12 @@ impl Shader {
         Self::new("norm heads", &[include_str!("shaders/l2_norm.wgsl")])
     }
 
-    /// States of heads, taken through positions.
-    pub fn scan() -> Self {
-        Self::new("scan", &[KV, include_str!("shaders/scan.wgsl")])
+    /// States of heads, taken through positions by a rule.
+    pub fn scan(rule: ScanRule) -> Self {
+        let name = format!("scan {rule:?}").to_lowercase();
+        let algorithm = include_str!("shaders/scan.wgsl");
+        let pieces = [&[KV, MATH, algorithm][..], text_of_rule(rule)].concat();
+        Self::new(&name, &pieces)
     }
 
     /// What adapters add to rows.
@@ -208,6 +211,19 @@ fn text_of_keys(keys: GpuKv) -> &'static [&'static str] {
     }
 }
 
+/// The decays of a rule, and whether values are replaced.
+fn text_of_rule(rule: ScanRule) -> &'static [&'static str] {
+    const DELTA: &str = "const IS_DELTA: bool = true;";
+    const SUM: &str = "const IS_DELTA: bool = false;";
+    const HEADS: &str = include_str!("shaders/decay/heads.wgsl");
+    match rule {
+        ScanRule::Heads => &[SUM, HEADS],
+        ScanRule::DeltaOfHeads => &[DELTA, HEADS],
+        ScanRule::DeltaOfChannels => &[DELTA, include_str!("shaders/decay/channels.wgsl")],
+        ScanRule::Elements => &[SUM, include_str!("shaders/decay/elements.wgsl")],
+    }
+}
+
 /// Weighted sums of values of a type.
 fn text_of_values(values: GpuKv) -> &'static [&'static str] {
     const SUMS: &str = include_str!("shaders/attention/values_codes.wgsl");
@@ -286,7 +302,6 @@ pub fn shaders() -> Vec<Shader> {
         Shader::keep_inputs(),
         Shader::decays(),
         Shader::norm_heads(),
-        Shader::scan(),
         Shader::multiply(),
         Shader::heads(),
         Shader::move_keys(),
@@ -296,6 +311,7 @@ pub fn shaders() -> Vec<Shader> {
         Shader::group_slots(),
         Shader::combine(),
     ];
+    all.extend(ScanRule::ALL.map(Shader::scan));
     for keys in GpuKv::ALL {
         all.extend(GpuKv::ALL.map(|values| Shader::attention(keys, values)));
     }

@@ -33,6 +33,8 @@ pub struct AddNormed {
     pub y: u32,
     /// Multiplies the results.
     pub factor: f32,
+    /// Weights that rows have in turn, `[n_weights, d]`.
+    pub n_weights: u32,
 }
 
 impl AddNormed {
@@ -41,7 +43,7 @@ impl AddNormed {
         let [kind, weight, bias, eps] = self.norm.words();
         let mut params = [0; PARAM_WORDS];
         params[1..8].copy_from_slice(&[kind, self.d, self.x, self.y, weight, bias, eps]);
-        params[8..10].copy_from_slice(&[self.factor.to_bits(), self.normed as u32]);
+        params[8..11].copy_from_slice(&[self.factor.to_bits(), self.normed as u32, self.n_weights]);
         Dispatch {
             pipeline,
             bindings,

@@ -7,8 +7,7 @@ use crate::executor::kv_of;
 use crate::{EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, SCAN_KEY_MAX, WeightFormat};
 use atta_formats::Directory;
 use atta_model::spec::{
-    Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mamba2, Mixer, ModelSpec, Moe,
-    NetDecay, NetTensors, Outputs, Presence, Wiring,
+    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, Moe, Outputs, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -132,13 +131,13 @@ fn check_sublayers(layer: &LayerSpec) -> Result<(), &'static str> {
         Mixer::None => {}
         Mixer::Attention(a) => check_attention(a)?,
         Mixer::ShortConv(_) => {}
-        Mixer::DeltaNet(net) => check_net(net)?,
-        Mixer::Mamba2(mamba) => check_mamba2(mamba)?,
+        Mixer::DeltaNet(net) => check_width(net.d_key)?,
+        Mixer::Mamba2(mamba) => check_width(mamba.d_state)?,
         Mixer::AttentionAndMamba2(both) => {
             check_attention(&both.attention)?;
-            check_mamba2(&both.mamba)?;
+            check_width(both.mamba.d_state)?;
         }
-        Mixer::Mamba(_) => return Err("a state space of channels"),
+        Mixer::Mamba(mamba) => check_width(mamba.d_state)?,
     }
     match &layer.ffn {
         Ffn::None => {}
@@ -150,32 +149,16 @@ fn check_sublayers(layer: &LayerSpec) -> Result<(), &'static str> {
     let has_both = layer.mixer != Mixer::None && layer.ffn != Ffn::None;
     let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
     let is_half = is_parallel && !has_both && !layer.is_left_out();
-    let is_attention = matches!(layer.mixer, Mixer::None | Mixer::Attention(_));
+    let is_double = matches!(layer.mixer, Mixer::AttentionAndMamba2(_));
     first_of(&[
         (is_half, "one sublayer, wired as two"),
-        (
-            is_parallel && !is_attention,
-            "a recurrent mixer beside its MLP",
-        ),
+        (is_parallel && is_double, "two mixers beside its MLP"),
     ])
 }
 
-fn check_net(net: &DeltaNet) -> Result<(), &'static str> {
-    let is_of_heads = matches!(net.decay, NetDecay::Heads(_));
-    let is_joint = net.tensors == NetTensors::Joint && net.gate_rank.is_none();
-    first_of(&[
-        (!is_of_heads, "a delta net with decays of channels"),
-        (!is_joint, "a delta net of several convolutions"),
-        (net.d_key > SCAN_KEY_MAX as usize, "keys of this width"),
-    ])
-}
-
-fn check_mamba2(mamba: &Mamba2) -> Result<(), &'static str> {
-    let has_groups = mamba.norm != Presence::Absent && mamba.n_groups > 1;
-    first_of(&[
-        (has_groups, "a state space with norms of groups"),
-        (mamba.d_state > SCAN_KEY_MAX as usize, "keys of this width"),
-    ])
+/// Checks the width of the queries and keys of a scan.
+fn check_width(d_key: usize) -> Result<(), &'static str> {
+    first_of(&[(d_key > SCAN_KEY_MAX as usize, "keys of this width")])
 }
 
 fn check_experts(m: &Moe) -> Result<(), &'static str> {

@@ -18,6 +18,7 @@ pub use recovery::Reopen;
 use crate::{
     Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Observer, Output, Row, SeqId,
     SeqTable, Share, Ticket, Want,
+    StateCoverage,
     kv::{join, split},
     spec::ModelSpec,
 };
@@ -208,6 +209,21 @@ impl Chain {
     fn follow(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
         self.seqs.add_positions(seq, n)?;
         self.seqs.take_copies().for_each(drop);
+        Ok(())
+    }
+}
+
+impl Chain {
+    /// Adds the checkpoints of a state within the positions of a sequence that it was appended to.
+    fn follow_checkpoints(&mut self, seq: SeqId, state: &[u8]) -> Result<(), Error> {
+        let coverage = StateCoverage::parse(state);
+        let coverage = coverage.ok_or(Error::State("it is cut short"))?;
+        let len = self.seqs.len(seq)?;
+        for &pos in coverage.checkpoints().iter().filter(|pos| **pos <= len) {
+            if self.seqs.add_checkpoint(seq, pos)?.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 }
@@ -425,7 +441,8 @@ impl Executor for Chain {
             let state = states.next().map_or(&[][..], Vec::as_slice);
             part.append_state(id, state, n)
         });
-        match appended.and_then(|()| self.follow(seq, n)) {
+        let followed = appended.and_then(|()| self.follow(seq, n));
+        match followed.and_then(|()| self.follow_checkpoints(seq, state)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.each_part(seq, |part, id| part.truncate(id, len).map(|_| ()))?;

@@ -64,7 +64,7 @@ impl LayerSpec {
 
 impl DeltaNet {
     /// The taps of its convolutions.
-    pub(crate) fn conv_roles(&self) -> &'static [Role] {
+    pub fn conv_roles(&self) -> &'static [Role] {
         match self.tensors {
             NetTensors::Joint => &[Role::SsmConv],
             NetTensors::Apart => &[Role::SsmConvQ, Role::SsmConvK, Role::SsmConvV],
@@ -86,7 +86,7 @@ impl DeltaNet {
     }
 
     /// Its last projection.
-    pub(crate) fn out_role(&self) -> Role {
+    pub fn out_role(&self) -> Role {
         match self.tensors {
             NetTensors::Joint => Role::SsmOut,
             NetTensors::Apart => Role::AttnOutput,

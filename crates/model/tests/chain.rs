@@ -67,15 +67,14 @@ fn export(executor: &dyn Executor, seq: SeqId, n: usize) -> Vec<u8> {
     state
 }
 
-/// The goldens whose layers can be cut anywhere, and whose states can be divided.
-fn dense_goldens() -> impl Iterator<Item = Golden> {
-    let all = some_goldens().into_iter();
-    all.filter(|g| g.is_separable() && !g.model().spec().is_recurrent())
+/// The goldens whose layers can be cut anywhere.
+fn separable_goldens() -> impl Iterator<Item = Golden> {
+    some_goldens().into_iter().filter(Golden::is_separable)
 }
 
 #[test]
 fn a_chain_computes_the_bits_of_one_executor_at_every_cut() {
-    for g in dense_goldens() {
+    for g in separable_goldens() {
         let model = g.model();
         let ids = &g.tokens[..g.tokens.len().min(8)];
         let mut whole = cpu_with(&model, 1, size());
@@ -92,7 +91,8 @@ fn a_chain_computes_the_bits_of_one_executor_at_every_cut() {
 
 #[test]
 fn states_are_those_of_one_executor_and_move_both_ways() {
-    for name in ["llama-plain", "gemma3", "qwen3"] {
+    let names = ["llama-plain", "gemma3", "qwen3", "jamba", "mamba", "falcon-h1", "qwen35"];
+    for name in names {
         let model = golden(name).model();
         let ids = tokens(&model, 40);
         let mut whole = cpu_with(&model, 1, size());
@@ -108,23 +108,29 @@ fn states_are_those_of_one_executor_and_move_both_ways() {
         let more = tokens(&model, 5);
         let expected = append(&mut whole, c, &more, 16);
         assert!(append(&mut parts, d, &more, 16) == expected, "{name}");
+        let kept = whole.truncate(c, 36).unwrap();
+        assert_eq!(parts.truncate(d, 36).unwrap(), kept, "{name}");
+        let expected = append(&mut whole, c, &more, 16);
+        assert!(append(&mut parts, d, &more, 16) == expected, "{name}");
     }
 }
 
 #[test]
 fn a_state_that_is_cut_anywhere_is_refused_and_changes_nothing() {
-    let model = golden("llama-plain").model();
-    let mut chain = chain(&model, 1, &size());
-    let seq = chain.new_seq().unwrap();
-    append(&mut chain, seq, &tokens(&model, 20), 16);
-    let state = export(&chain, seq, 20);
-    let other = chain.new_seq().unwrap();
-    for n in (0..state.len()).step_by(7) {
-        let refused = chain.append_state(other, &state[..n], 20);
-        assert!(matches!(refused, Err(Error::State(_))), "{n}");
-        assert_eq!(chain.seqs().len(other).unwrap(), 0);
+    for name in ["llama-plain", "jamba"] {
+        let model = golden(name).model();
+        let mut chain = chain(&model, 1, &size());
+        let seq = chain.new_seq().unwrap();
+        append(&mut chain, seq, &tokens(&model, 20), 16);
+        let state = export(&chain, seq, 20);
+        let other = chain.new_seq().unwrap();
+        for n in (0..200).chain((200..state.len()).step_by(37)) {
+            let refused = chain.append_state(other, &state[..n], 20);
+            assert!(matches!(refused, Err(Error::State(_))), "{n}");
+            assert_eq!(chain.seqs().len(other).unwrap(), 0);
+        }
+        chain.append_state(other, &state, 20).unwrap();
     }
-    chain.append_state(other, &state, 20).unwrap();
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl Recorded<'_> {
             x: layout.y,
             y: shared,
             factor: 1.0,
+            n_weights: 1,
         };
         self.add(&normed);
         self.add(&AddNormed {

@@ -1,6 +1,8 @@
 //! The kernels of an executor, compiled: which text a product or a type of keys takes.
 
-use crate::{ActLayout, Error, GpuKv, Host, PipelineId, ProductWay, Shader, WeightFormat};
+use crate::{
+    ActLayout, Error, GpuKv, Host, PipelineId, ProductWay, ScanRule, Shader, WeightFormat,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Rows from which tiles are taken, where a format has them; not measured on hardware.
@@ -15,6 +17,8 @@ pub(super) struct KernelNeeds {
     pub(super) experts: HashSet<WeightFormat>,
     /// Types of keys and of values.
     pub(super) kv: HashSet<[GpuKv; 2]>,
+    /// Rules of recurrent states.
+    pub(super) rules: HashSet<ScanRule>,
 }
 
 /// Compiled kernels.
@@ -27,7 +31,6 @@ pub(super) struct Kernels {
     pub(super) keep_inputs: PipelineId,
     pub(super) decays: PipelineId,
     pub(super) norm_heads: PipelineId,
-    pub(super) scan: PipelineId,
     pub(super) multiply: PipelineId,
     pub(super) heads: PipelineId,
     pub(super) move_keys: PipelineId,
@@ -39,6 +42,7 @@ pub(super) struct Kernels {
     pub(super) group_slots: PipelineId,
     /// By the types of keys and of values.
     attention: HashMap<[GpuKv; 2], PipelineId>,
+    scans: HashMap<ScanRule, PipelineId>,
     products: Products,
     joined: Products,
     experts: Products,
@@ -94,7 +98,6 @@ impl KernelNeeds {
             Shader::keep_inputs(),
             Shader::decays(),
             Shader::norm_heads(),
-            Shader::scan(),
             Shader::multiply(),
             Shader::heads(),
             Shader::move_keys(),
@@ -104,6 +107,7 @@ impl KernelNeeds {
             Shader::route(),
             Shader::group_slots(),
         ];
+        all.extend(self.rules.iter().copied().map(Shader::scan));
         all.extend(self.kv.iter().map(|&[k, v]| Shader::attention(k, v)));
         all.extend(texts(&self.formats, Shader::product).map(|(_, text)| text));
         all.extend(texts(&self.joined, Shader::joined_product).map(|(_, text)| text));
@@ -121,6 +125,8 @@ impl Kernels {
         let of = |shader: Shader| made[shader.name.as_str()];
         let attention = needs.kv.iter();
         let attention = attention.map(|&[k, v]| ([k, v], of(Shader::attention(k, v))));
+        let scans = needs.rules.iter();
+        let scans = scans.map(|&rule| (rule, of(Shader::scan(rule))));
         Ok(Self {
             quantize: of(Shader::quantize()),
             add: of(Shader::add()),
@@ -129,7 +135,6 @@ impl Kernels {
             keep_inputs: of(Shader::keep_inputs()),
             decays: of(Shader::decays()),
             norm_heads: of(Shader::norm_heads()),
-            scan: of(Shader::scan()),
             multiply: of(Shader::multiply()),
             heads: of(Shader::heads()),
             move_keys: of(Shader::move_keys()),
@@ -139,6 +144,7 @@ impl Kernels {
             route: of(Shader::route()),
             group_slots: of(Shader::group_slots()),
             attention: attention.collect(),
+            scans: scans.collect(),
             products: Products::of(&needs.formats, Shader::product, &made),
             joined: Products::of(&needs.joined, Shader::joined_product, &made),
             experts: Products::of(&needs.experts, Shader::expert_product, &made),
@@ -159,6 +165,11 @@ impl Kernels {
     /// as many.
     pub(super) fn experts(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
         self.experts.of_rows(format, n_rows)
+    }
+
+    /// The scan of a rule that was needed.
+    pub(super) fn scan(&self, rule: ScanRule) -> PipelineId {
+        self.scans[&rule]
     }
 
     pub(super) fn attention(&self, kv: [GpuKv; 2]) -> PipelineId {

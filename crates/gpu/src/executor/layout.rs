@@ -6,7 +6,7 @@
 use super::kernels::LAYOUTS;
 use crate::{ActLayout, Error, GroupSlots, Quantize};
 use atta_model::spec::{
-    Attention, LayerSpec, Mamba2, Mixer, ModelSpec, Moe, OutputGate, WeightedSide,
+    Attention, DeltaNet, LayerSpec, Mamba, Mamba2, Mixer, ModelSpec, Moe, OutputGate, WeightedSide,
 };
 use atta_model::{AdapterSizes, ExecutorSize, Share};
 
@@ -78,55 +78,105 @@ pub(super) struct RecurrentRegions {
     /// The gate of the results, and these.
     pub(super) z: u32,
     pub(super) results: u32,
-    /// Of each head: what decays and gains are made of, and these.
+    /// What decays and gains are made of, and these.
     pub(super) alpha: u32,
     pub(super) beta: u32,
     pub(super) decays: u32,
     pub(super) gains: u32,
+    /// Vectors between the matrices of gates and decays; or what steps are made of, keys and
+    /// queries.
+    pub(super) low: [u32; 3],
 }
 
-/// The widest convolution and results of recurrent layers, and the most heads.
+/// The widest convolution and results of recurrent layers, the most numbers of each kind that
+/// states change by, and the widest vectors between two matrices.
 #[derive(Clone, Copy, Default)]
 struct RecurrentWidths {
     d_conv: usize,
     d_results: usize,
-    n_heads: usize,
+    n_alpha: usize,
+    n_decays: usize,
+    n_gains: usize,
+    d_low: usize,
 }
 
 impl RecurrentWidths {
     fn of(spec: &ModelSpec) -> Self {
-        let of_mamba = |mamba: &Mamba2| [mamba.d_conv(), mamba.d_inner(), mamba.n_heads];
         let all = spec.layers.iter().map(|layer| match &layer.mixer {
-            Mixer::ShortConv(_) => [spec.d_model, spec.d_model, 0],
-            Mixer::DeltaNet(net) => [net.d_conv(), net.d_values(), net.n_heads],
-            Mixer::Mamba2(mamba) => of_mamba(mamba),
-            Mixer::AttentionAndMamba2(both) => of_mamba(&both.mamba),
-            Mixer::None | Mixer::Attention(_) | Mixer::Mamba(_) => [0; 3],
+            Mixer::ShortConv(_) => Self {
+                d_conv: spec.d_model,
+                d_results: spec.d_model,
+                ..Self::default()
+            },
+            Mixer::DeltaNet(net) => Self::of_net(net),
+            Mixer::Mamba(mamba) => Self::of_channels(mamba),
+            Mixer::Mamba2(mamba) => Self::of_mamba2(mamba),
+            Mixer::AttentionAndMamba2(both) => Self::of_mamba2(&both.mamba),
+            Mixer::None | Mixer::Attention(_) => Self::default(),
         });
-        let largest = |a: [usize; 3], b: [usize; 3]| [0, 1, 2].map(|i| a[i].max(b[i]));
-        let [d_conv, d_results, n_heads] = all.fold([0; 3], largest);
+        all.fold(Self::default(), Self::max)
+    }
+
+    fn of_net(net: &DeltaNet) -> Self {
         Self {
-            d_conv,
-            d_results,
-            n_heads,
+            d_conv: net.d_conv(),
+            d_results: net.d_values(),
+            n_alpha: net.n_decays(),
+            n_decays: net.n_decays(),
+            n_gains: net.n_heads,
+            d_low: net.ranks().into_iter().max().unwrap_or(0),
+        }
+    }
+
+    fn of_channels(mamba: &Mamba) -> Self {
+        Self {
+            d_conv: mamba.d_inner,
+            d_results: mamba.d_inner,
+            n_alpha: mamba.d_inner,
+            n_decays: 0,
+            n_gains: mamba.d_inner,
+            d_low: mamba.d_rank.max(mamba.d_state),
+        }
+    }
+
+    fn of_mamba2(mamba: &Mamba2) -> Self {
+        Self {
+            d_conv: mamba.d_conv(),
+            d_results: mamba.d_inner(),
+            n_alpha: mamba.n_heads,
+            n_decays: mamba.n_heads,
+            n_gains: mamba.n_heads,
+            d_low: 0,
+        }
+    }
+
+    /// The larger one of each.
+    fn max(self, other: Self) -> Self {
+        Self {
+            d_conv: self.d_conv.max(other.d_conv),
+            d_results: self.d_results.max(other.d_results),
+            n_alpha: self.n_alpha.max(other.n_alpha),
+            n_decays: self.n_decays.max(other.n_decays),
+            n_gains: self.n_gains.max(other.n_gains),
+            d_low: self.d_low.max(other.d_low),
         }
     }
 
     fn place(self, n: usize, words: &mut Words) -> Result<RecurrentRegions, Error> {
-        let Self {
-            d_conv,
-            d_results,
-            n_heads,
-        } = self;
         Ok(RecurrentRegions {
-            inputs: words.take(n * d_conv)?,
-            mixed: words.take(n * d_conv)?,
-            z: words.take(n * d_results)?,
-            results: words.take(n * d_results)?,
-            alpha: words.take(n * n_heads)?,
-            beta: words.take(n * n_heads)?,
-            decays: words.take(n * n_heads)?,
-            gains: words.take(n * n_heads)?,
+            inputs: words.take(n * self.d_conv)?,
+            mixed: words.take(n * self.d_conv)?,
+            z: words.take(n * self.d_results)?,
+            results: words.take(n * self.d_results)?,
+            alpha: words.take(n * self.n_alpha)?,
+            beta: words.take(n * self.n_gains)?,
+            decays: words.take(n * self.n_decays)?,
+            gains: words.take(n * self.n_gains)?,
+            low: [
+                words.take(n * self.d_low)?,
+                words.take(n * self.d_low)?,
+                words.take(n * self.d_low)?,
+            ],
         })
     }
 }
@@ -324,7 +374,8 @@ impl Layout {
         let (d_q, _, d_ff) = spec.max_widths();
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
-        let d_mixed = d_q.max(RecurrentWidths::of(spec).d_results);
+        let recurrent = RecurrentWidths::of(spec);
+        let d_mixed = d_q.max(recurrent.d_results).max(recurrent.d_low);
         self.mixed = acts.take_acts(n, d_mixed)?;
         if experts.n_used > 0 {
             let n_slots = n * experts.n_used;

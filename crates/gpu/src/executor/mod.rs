@@ -31,13 +31,14 @@ use kernels::{KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
 use pass::TOGETHER;
+use recurrent::rule_of;
 use states::{GpuStates, StateTables};
 use std::sync::Arc;
 use tables::{StepSize, StepTables};
 use vectors::{AttentionAt, Vectors};
 
 pub(crate) use buffer::OwnBuffer;
-pub(crate) use recurrent::{OF_MAMBA, OF_SHORT_CONV};
+pub(crate) use recurrent::{OF_CHANNELS, OF_MAMBA, OF_SHORT_CONV, SELECTION};
 
 /// The most rows of a batch: workgroups in one dimension.
 const MAX_ROWS: usize = 65_535;
@@ -265,6 +266,7 @@ fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> 
         ..KernelNeeds::default()
     };
     for l in weights.part().layers.clone() {
+        needs.rules.extend(rule_of(&spec.layers[l]));
         if let Some(a) = spec.layers[l].attention() {
             let elems = size.kv.of_layer(l, spec.layers.len());
             let held = kv_of(elems, a.d_head);

@@ -10,7 +10,7 @@
 use super::kernels::Kernels;
 use super::kv_of;
 use super::layout::{Acts, Layout, n_gates};
-use super::recurrent::{OF_MAMBA, OF_NET, OF_SHORT_CONV};
+use super::recurrent::{OF_CHANNELS, OF_MAMBA, OF_NET, OF_SHORT_CONV};
 use super::tables::StepTables;
 use super::vectors::Vectors;
 use crate::support::activation;
@@ -28,11 +28,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Matrices of a layer that read the same rows, where it has them.
-pub(super) const TOGETHER: [&[Role]; 6] = [
+pub(super) const TOGETHER: [&[Role]; 7] = [
     &OF_MIXER,
     &OF_SHORT_CONV,
     &OF_NET,
     &OF_MAMBA,
+    &OF_CHANNELS,
     &[Role::FfnGate, Role::FfnUp],
     &OF_ROUTER,
 ];
@@ -155,24 +156,14 @@ impl<'a> Recorded<'a> {
     }
 
     fn layer(&mut self, l: usize, layer: &LayerSpec) {
-        let leaving = Leaving {
+        let left = self.mix(l, &layer.mixer).map(|role| Leaving {
             sublayer: Sublayer::Mixer,
-            role: Role::AttnOutput,
+            role,
             acts: self.parts.layout.mixed,
-        };
+        });
         let is_parallel = matches!(layer.wiring, Wiring::Parallel { .. });
-        match &layer.mixer {
-            Mixer::Attention(a) => {
-                self.attention(l, a);
-                if !is_parallel {
-                    self.leave(l, &leaving);
-                }
-            }
-            Mixer::ShortConv(conv) => self.short_conv(l, conv),
-            Mixer::DeltaNet(net) => self.delta_net(l, net),
-            Mixer::Mamba2(mamba) => self.mamba2(l, mamba),
-            Mixer::AttentionAndMamba2(both) => self.attention_and_mamba2(l, both),
-            Mixer::None | Mixer::Mamba(_) => {}
+        if let Some(leaving) = left.as_ref().filter(|_| !is_parallel) {
+            self.leave(l, leaving);
         }
         match &layer.ffn {
             Ffn::Gated(mlp) => self.gated_mlp(l, mlp),
@@ -182,12 +173,43 @@ impl<'a> Recorded<'a> {
             Ffn::None | Ffn::Sparse(_) => {}
         }
         // Both read the same residual; the result of the mixer is added last.
-        if is_parallel && layer.mixer != Mixer::None {
+        if let Some(leaving) = left.filter(|_| is_parallel) {
             self.leave(l, &leaving);
         }
         if let Some(at) = self.parts.vectors.get(Role::LayerOutputScale, Some(l)) {
             let d = self.spec().d_model;
             self.multiply(self.parts.layout.x, d, RowFactor::Weight(at));
+        }
+    }
+
+    /// What the last matrix of a mixer reads, and the matrix, if its product is still to be added.
+    fn mix(&mut self, l: usize, mixer: &Mixer) -> Option<Role> {
+        match mixer {
+            Mixer::None => None,
+            Mixer::Attention(a) => {
+                self.attention(l, a);
+                Some(Role::AttnOutput)
+            }
+            Mixer::ShortConv(conv) => {
+                self.short_conv(l, conv);
+                Some(Role::ShortconvOutProj)
+            }
+            Mixer::DeltaNet(net) => {
+                self.delta_net(l, net);
+                Some(net.out_role())
+            }
+            Mixer::Mamba(mamba) => {
+                self.mamba(l, mamba);
+                Some(Role::SsmOut)
+            }
+            Mixer::Mamba2(mamba) => {
+                self.mamba2(l, mamba);
+                Some(Role::SsmOut)
+            }
+            Mixer::AttentionAndMamba2(both) => {
+                self.attention_and_mamba2(l, both);
+                None
+            }
         }
     }
 
@@ -260,6 +282,7 @@ impl<'a> Recorded<'a> {
                 x,
                 y: x,
                 factor: 0.0,
+                n_weights: 1,
             };
             self.add(&normed);
         }
@@ -535,6 +558,7 @@ impl<'a> Recorded<'a> {
             x: layout.x,
             y: layout.y,
             factor: layer.residual_scale,
+            n_weights: 1,
         })
     }
 

@@ -1,48 +1,82 @@
-//! Recurrent layers in the forward pass on a GPU: short convolutions, delta nets, Mamba 2.
+//! Recurrent layers in the forward pass on a GPU: what they share, and short convolutions.
 //!
 //! ```text
 //! short convolution:  b, c, x = W h;  x += Wout (c ⊙ conv(b ⊙ x))
-//! delta net:          qkv, z, beta, alpha = W h;  q, k, v = silu(conv(qkv)), q and k of length 1
-//!                     x += Wout (norm(scan(q, k, v)) ⊙ gate(z))
-//! Mamba 2:            z, xbc, dt = W h;  x, b, c = silu(conv(xbc))
-//!                     x += Wout norm(scan(c, b, x) ⊙ silu(z))
+//! delta net:          net.rs;  Mamba: mamba.rs;  Mamba 2: mamba2.rs
 //! ```
 //! Rows of projections that belong together in a file lie apart here: `weights/place.rs`. Every
 //! projection is `[n_rows, d]` so, and an array of what it is.
 
-use super::pass::{Leaving, Made, Recorded, StepParts};
+mod mamba;
+mod mamba2;
+mod net;
+
+use super::layout::Acts;
+use super::pass::{Made, Recorded, StepParts};
 use crate::{
-    AddNormed, Convolve, Decays, Dispatch, KeepInputs, NormHeads, Normed, ProductEnd,
-    RowActivation, RowFactor, RowFunction, RowHistory, RowNorm, Scan, ScanKeys,
+    AddNormed, Convolve, Decays, Dispatch, KeepInputs, NormHeads, Normed, RowActivation, RowFactor,
+    RowFunction, RowHistory, RowNorm, Scan, ScanKeys, ScanRule,
 };
 use atta_model::Role;
-use atta_model::spec::{
-    AttentionAndMamba2, DeltaNet, KeySharing, Mamba2, NetGate, Presence, ShortConv, Sublayer,
-};
+use atta_model::spec::{LayerSpec, Mixer, ShortConv, Sublayer};
+
+pub(crate) use mamba::{OF_CHANNELS, SELECTION};
+pub(crate) use mamba2::OF_MAMBA;
+pub(super) use net::OF_NET;
 
 /// The projections of a short convolution: `b`, `c` and `x`.
 pub(crate) const OF_SHORT_CONV: [Role; 3] = [Role::ShortconvInProj, Role::SsmBeta, Role::SsmAlpha];
-/// Those of a delta net: queries, keys and values; the gate; gains; decays.
-pub(crate) const OF_NET: [Role; 4] = [Role::SsmQkv, Role::AttnGate, Role::SsmBeta, Role::SsmAlpha];
-/// Those of Mamba 2: the gate; values, keys and queries; steps.
-pub(crate) const OF_MAMBA: [Role; 3] = [Role::SsmIn, Role::SsmQkv, Role::SsmAlpha];
 
-/// The convolution of a layer.
+/// The convolution of a layer, of all channels or of neighbours among them.
 struct LayerConv {
     l: usize,
+    /// Channels, the first one, and all of a row of results.
     d: usize,
+    first: usize,
+    d_all: usize,
     n_taps: usize,
     taps: Role,
     bias: Option<u32>,
     activation: Option<RowActivation>,
 }
 
+/// The decays and gains of a layer.
+struct LayerDecays {
+    l: usize,
+    /// Decays of a row, and neighbours among them with one rate.
+    n: usize,
+    n_shared: usize,
+    beta: Option<u32>,
+    /// Whether there are decays, or gains alone.
+    has_decays: bool,
+    least: f32,
+}
+
+/// RMS norms of a row of values: of `n` parts of width `d`, with weights in turn.
+struct PartNorms {
+    x: u32,
+    n: usize,
+    d: usize,
+    weight: u32,
+    n_weights: usize,
+    eps: f32,
+}
+
+/// How a layer changes states of heads, if it has such.
+pub(super) fn rule_of(layer: &LayerSpec) -> Option<ScanRule> {
+    match &layer.mixer {
+        Mixer::None | Mixer::Attention(_) | Mixer::ShortConv(_) => None,
+        Mixer::DeltaNet(net) => Some(net::rule_of_net(net)),
+        Mixer::Mamba(_) => Some(ScanRule::Elements),
+        Mixer::Mamba2(_) | Mixer::AttentionAndMamba2(_) => Some(ScanRule::Heads),
+    }
+}
+
 impl Recorded<'_> {
-    /// `x += Wout (c ⊙ conv(b ⊙ x))`.
+    /// `c ⊙ conv(b ⊙ x)`, for the last product.
     pub(super) fn short_conv(&mut self, l: usize, conv: &ShortConv) {
         let d = self.spec().d_model;
-        let layout = self.parts.layout;
-        let regions = layout.recurrent;
+        let regions = self.parts.layout.recurrent;
         let places = [regions.inputs, regions.z, regions.results];
         self.project(l, &OF_SHORT_CONV, &places);
         let times = |at| RowFactor::Values {
@@ -54,146 +88,24 @@ impl Recorded<'_> {
         self.convolve(&LayerConv {
             l,
             d,
+            first: 0,
+            d_all: d,
             n_taps: conv.n_taps,
             taps: Role::ShortconvConv,
             bias: None,
             activation: None,
         });
         self.multiply(regions.mixed, d, times(regions.z));
-        self.leave_by(
-            l,
-            regions.mixed,
-            d,
-            RowFunction::Copy,
-            Role::ShortconvOutProj,
-        );
-    }
-
-    /// `x += Wout (norm(y) ⊙ gate(z))`.
-    pub(super) fn delta_net(&mut self, l: usize, net: &DeltaNet) {
-        let regions = self.parts.layout.recurrent;
-        let places = [regions.inputs, regions.z, regions.beta, regions.alpha];
-        self.project(l, &OF_NET, &places);
-        self.convolve(&LayerConv {
-            l,
-            d: net.d_conv(),
-            n_taps: net.n_taps,
-            taps: Role::SsmConv,
-            bias: None,
-            activation: Some(RowActivation::Silu),
-        });
-        let keys = regions.mixed + net.d_keys() as u32;
-        let query_scale = 1.0 / (net.d_key as f32).sqrt();
-        for (x, scale) in [(regions.mixed, query_scale), (keys, 1.0)] {
-            let heads = NormHeads {
+        self.mixed_acts(
+            &Made {
+                function: RowFunction::Copy,
+                x: regions.mixed,
+                d,
                 n_rows: self.n_rows,
-                d_row: net.d_conv() as u32,
-                n_heads: net.n_key_heads as u32,
-                d: net.d_key as u32,
-                x,
-                eps: net.l2_eps,
-                scale,
-            };
-            let kernel = self.parts.kernels.norm_heads;
-            self.push(heads.dispatch(kernel, self.parts.state_bindings));
-        }
-        self.decays(l, net.n_heads, Some(regions.beta), 0.0);
-        self.scan(l, net.conv_floats(), &scan_of_net(net, regions.mixed));
-        self.norm_heads_of(l, net);
-        let activation = match net.gate {
-            NetGate::Silu => RowActivation::Silu,
-            NetGate::Sigmoid => RowActivation::Sigmoid,
-        };
-        let up = regions.results;
-        let function = RowFunction::Gate { activation, up };
-        self.leave_by(l, regions.z, net.d_values(), function, Role::SsmOut);
-    }
-
-    /// The norms of the results of a delta net.
-    fn norm_heads_of(&mut self, l: usize, net: &DeltaNet) {
-        let weight = self.vector(Role::SsmNorm, l);
-        let results = self.parts.layout.recurrent.results;
-        self.add(&AddNormed {
-            norm: RowNorm::Rms {
-                weight,
-                eps: net.eps,
             },
-            normed: Normed::Alone,
-            n_rows: self.n_rows * net.n_heads as u32,
-            d: net.d_value as u32,
-            x: results,
-            y: results,
-            factor: 1.0,
-        });
-    }
-
-    /// `x += Wout norm(y ⊙ silu(z))`.
-    pub(super) fn mamba2(&mut self, l: usize, mamba: &Mamba2) {
-        let made = self.mamba2_hidden(l, mamba);
-        let mixed = self.parts.layout.mixed;
-        self.make(&made, mixed, &[(Role::SsmOut, Some(l))]);
-        self.leave_mixer(l, Role::SsmOut);
-    }
-
-    /// Attention and Mamba 2 of the same input, whose results are added.
-    pub(super) fn attention_and_mamba2(&mut self, l: usize, both: &AttentionAndMamba2) {
-        let layout = self.parts.layout;
-        self.attention(l, &both.attention);
-        let y = layout.y;
-        let of_attention = (Role::AttnOutput, Some(l));
-        self.product(of_attention, layout.mixed, y, ProductEnd::Set);
-        let made = self.mamba2_hidden(l, &both.mamba);
-        let of_mamba = (Role::SsmOut, Some(l));
-        self.make(&made, layout.mixed, &[of_mamba]);
-        self.product(of_mamba, layout.mixed, y, ProductEnd::Add(1.0));
-        match self.normed_result(l, Sublayer::Mixer) {
-            Some(added) => self.add(&added),
-            None => self.add_plain(y, self.spec().layers[l].residual_scale),
-        }
-    }
-
-    /// What the last matrix of Mamba 2 reads.
-    fn mamba2_hidden(&mut self, l: usize, mamba: &Mamba2) -> Made {
-        let regions = self.parts.layout.recurrent;
-        let places = [regions.z, regions.inputs, regions.alpha];
-        self.project(l, &OF_MAMBA, &places);
-        self.convolve(&LayerConv {
             l,
-            d: mamba.d_conv(),
-            n_taps: mamba.n_taps,
-            taps: Role::SsmConv,
-            bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
-            activation: Some(RowActivation::Silu),
-        });
-        self.decays(l, mamba.n_heads, None, mamba.min_step);
-        let skip = self.parts.vectors.get(Role::SsmD, Some(l));
-        let scan = Scan {
-            skip,
-            ..scan_of_mamba(mamba, regions.mixed)
-        };
-        self.scan(l, mamba.conv_floats(), &scan);
-        let activation = RowActivation::Silu;
-        let up = regions.results;
-        let weight = self.parts.vectors.get(Role::SsmNorm, Some(l));
-        let weight = weight.filter(|_| mamba.norm != Presence::Absent);
-        let norm = weight.map(|weight| RowNorm::Rms {
-            weight,
-            eps: mamba.eps,
-        });
-        let function = match norm {
-            Some(norm) => RowFunction::GateNormed {
-                activation,
-                up,
-                norm,
-            },
-            None => RowFunction::Gate { activation, up },
-        };
-        Made {
-            function,
-            x: regions.z,
-            d: mamba.d_inner(),
-            n_rows: self.n_rows,
-        }
+            &[Role::ShortconvOutProj],
+        );
     }
 
     /// The projections of a layer's input.
@@ -201,6 +113,14 @@ impl Recorded<'_> {
         let products: Vec<_> = roles.iter().copied().zip(places.iter().copied()).collect();
         self.enter_by(l, self.pre_norm(l, Sublayer::Mixer), roles);
         self.products(l, &products);
+    }
+
+    /// Activations for the next matrices of a mixer.
+    fn mixed_acts(&mut self, made: &Made, l: usize, roles: &[Role]) -> Acts {
+        let acts = self.parts.layout.mixed;
+        let keys: Vec<_> = roles.iter().map(|role| (*role, Some(l))).collect();
+        self.make(made, acts, &keys);
+        acts
     }
 
     fn vector(&self, role: Role, l: usize) -> u32 {
@@ -212,7 +132,8 @@ impl Recorded<'_> {
         self.dispatches.push(dispatch);
     }
 
-    /// `mixed = act(conv(inputs))`; the last inputs are kept in the states.
+    /// `mixed = act(conv(inputs))`; the last inputs are kept in the states. The channels of each
+    /// convolution lie apart, those of the first one first.
     fn convolve(&mut self, conv: &LayerConv) {
         let StepParts {
             kernels,
@@ -222,13 +143,14 @@ impl Recorded<'_> {
             ..
         } = *self.parts;
         let [sources, n_sources] = tables.states().sources();
+        let len = conv.n_taps - 1;
         let history = RowHistory {
             d: conv.d as u32,
-            x: layout.recurrent.inputs,
+            x: layout.recurrent.inputs + self.n_rows * conv.first as u32,
             sources,
             n_sources,
-            len: conv.n_taps as u32 - 1,
-            state: (self.parts.state_at)(conv.l) as u32,
+            len: len as u32,
+            state: ((self.parts.state_at)(conv.l) + len * conv.first) as u32,
         };
         let convolve = Convolve {
             history,
@@ -236,8 +158,8 @@ impl Recorded<'_> {
             taps: self.vector(conv.taps, conv.l),
             bias: conv.bias,
             activation: conv.activation,
-            out: layout.recurrent.mixed,
-            d_out: conv.d as u32,
+            out: layout.recurrent.mixed + conv.first as u32,
+            d_out: conv.d_all as u32,
         };
         self.push(convolve.dispatch(kernels.convolve, state_bindings));
         let [kept, n_kept] = tables.states().kept();
@@ -249,16 +171,45 @@ impl Recorded<'_> {
         self.push(keep.dispatch(kernels.keep_inputs, state_bindings));
     }
 
-    fn decays(&mut self, l: usize, n_heads: usize, beta: Option<u32>, least: f32) {
+    /// `x = x·scale / √(Σ x² + eps)` of some heads of each row.
+    fn norm_heads(&mut self, heads: &NormHeads) {
+        let kernel = self.parts.kernels.norm_heads;
+        self.push(heads.dispatch(kernel, self.parts.state_bindings));
+    }
+
+    fn norm_parts(&mut self, norms: &PartNorms) {
+        let PartNorms {
+            x,
+            n,
+            d,
+            weight,
+            n_weights,
+            eps,
+        } = *norms;
+        self.add(&AddNormed {
+            norm: RowNorm::Rms { weight, eps },
+            normed: Normed::Alone,
+            n_rows: self.n_rows * n as u32,
+            d: d as u32,
+            x,
+            y: x,
+            factor: 1.0,
+            n_weights: n_weights as u32,
+        });
+    }
+
+    fn decays(&mut self, of: &LayerDecays) {
         let regions = self.parts.layout.recurrent;
+        let rates = of.has_decays.then(|| self.vector(Role::SsmA, of.l));
         let decays = Decays {
             n_rows: self.n_rows,
-            n_heads: n_heads as u32,
+            n: of.n as u32,
+            n_shared: of.n_shared as u32,
             alpha: regions.alpha,
-            beta,
-            a: self.vector(Role::SsmA, l),
-            bias: self.vector(Role::SsmDtBias, l),
-            least,
+            beta: of.beta,
+            a: rates,
+            bias: self.vector(Role::SsmDtBias, of.l),
+            least: of.least,
             decays: regions.decays,
             gains: regions.gains,
         };
@@ -267,7 +218,7 @@ impl Recorded<'_> {
     }
 
     /// All runs of the step; `n_before` floats of the layer's state are the convolution's.
-    fn scan(&mut self, l: usize, n_before: usize, scan: &Scan) {
+    fn scan(&mut self, l: usize, n_before: usize, rule: ScanRule, scan: &Scan) {
         let StepParts {
             kernels,
             tables,
@@ -275,89 +226,34 @@ impl Recorded<'_> {
             state_bindings,
             ..
         } = *self.parts;
-        let regions = layout.recurrent;
         for level in tables.states().levels() {
             let scan = Scan {
-                decays: regions.decays,
-                gains: regions.gains,
                 state: ((self.parts.state_at)(l) + n_before) as u32,
                 runs: level.at,
                 n_runs: level.n,
-                out: regions.results,
+                out: layout.recurrent.results,
                 ..*scan
             };
-            self.push(scan.dispatch(kernels.scan, state_bindings));
+            self.push(scan.dispatch(kernels.scan(rule), state_bindings));
         }
     }
-
-    /// The last product of a mixer, of a function of rows.
-    fn leave_by(&mut self, l: usize, x: u32, d: usize, function: RowFunction, role: Role) {
-        let made = Made {
-            function,
-            x,
-            d,
-            n_rows: self.n_rows,
-        };
-        self.make(&made, self.parts.layout.mixed, &[(role, Some(l))]);
-        self.leave_mixer(l, role);
-    }
-
-    fn leave_mixer(&mut self, l: usize, role: Role) {
-        let leaving = Leaving {
-            sublayer: Sublayer::Mixer,
-            role,
-            acts: self.parts.layout.mixed,
-        };
-        self.leave(l, &leaving);
-    }
 }
 
-/// The shape of the scan of a delta net; queries, keys and values are in `mixed`.
-fn scan_of_net(net: &DeltaNet, mixed: u32) -> Scan {
-    let d_keys = net.d_keys() as u32;
+/// A scan without a shape, of decays and gains at these words.
+fn scan_of([decays, gains]: [u32; 2]) -> Scan {
     Scan {
-        qkv: [mixed, mixed + d_keys, mixed + 2 * d_keys],
-        d_row: net.d_conv() as u32,
-        d_key: net.d_key as u32,
-        d_value: net.d_value as u32,
-        n_heads: net.n_heads as u32,
-        keys: match net.sharing {
-            KeySharing::Neighbours => ScanKeys::Neighbours((net.n_heads / net.n_key_heads) as u32),
-            KeySharing::InTurn => ScanKeys::InTurn(net.n_key_heads as u32),
-        },
-        is_delta: true,
-        ..NO_SCAN
+        qkv: [0; 3],
+        d_rows: [0; 2],
+        decays,
+        gains,
+        d_key: 0,
+        d_value: 0,
+        n_heads: 0,
+        keys: ScanKeys::Neighbours(1),
+        skip: None,
+        state: 0,
+        runs: 0,
+        n_runs: 0,
+        out: 0,
     }
 }
-
-/// The shape of the scan of Mamba 2: values, keys and queries are in `mixed`.
-fn scan_of_mamba(mamba: &Mamba2, mixed: u32) -> Scan {
-    let keys = mixed + mamba.d_inner() as u32;
-    Scan {
-        qkv: [keys + mamba.d_states() as u32, keys, mixed],
-        d_row: mamba.d_conv() as u32,
-        d_key: mamba.d_state as u32,
-        d_value: mamba.d_head as u32,
-        n_heads: mamba.n_heads as u32,
-        keys: ScanKeys::Neighbours((mamba.n_heads / mamba.n_groups) as u32),
-        ..NO_SCAN
-    }
-}
-
-/// A scan without a place.
-const NO_SCAN: Scan = Scan {
-    qkv: [0; 3],
-    d_row: 0,
-    decays: 0,
-    gains: 0,
-    d_key: 0,
-    d_value: 0,
-    n_heads: 0,
-    keys: ScanKeys::Neighbours(1),
-    is_delta: false,
-    skip: None,
-    state: 0,
-    runs: 0,
-    n_runs: 0,
-    out: 0,
-};

@@ -105,7 +105,8 @@ pub(super) fn n_taps(layer: &LayerSpec) -> usize {
         Mixer::DeltaNet(net) => net.n_taps,
         Mixer::Mamba2(mamba) => mamba.n_taps,
         Mixer::AttentionAndMamba2(both) => both.mamba.n_taps,
-        Mixer::None | Mixer::Attention(_) | Mixer::Mamba(_) => 0,
+        Mixer::Mamba(mamba) => mamba.n_taps,
+        Mixer::None | Mixer::Attention(_) => 0,
     }
 }
 

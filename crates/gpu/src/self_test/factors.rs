@@ -1,10 +1,12 @@
-//! Rows times factors beside their definition: weights of routes, numbers of the model, gates.
+//! Rows times factors beside their definition: weights of routes, numbers of the model, gates, what
+//! adapters add.
 
 use super::{Contents, Probe, bytes_of};
+use crate::quantize::NONE;
 use crate::samples::Samples;
 use crate::{
-    ActLayout, Error, MultiplyRows, Quantize, RowActivation, RowFactor, RowFunction, RowNorm,
-    Shader,
+    ActLayout, AddScaled, Error, MultiplyRows, Quantize, RowActivation, RowFactor, RowFunction,
+    RowNorm, Shader,
 };
 use atta_kernels::math;
 
@@ -116,4 +118,33 @@ pub(super) fn multiplied(probe: &mut Probe<'_>) -> Result<(), Error> {
         probe.same(&format!("{by:?}"), &got, expected)?;
     }
     Ok(())
+}
+
+/// What adapters add to rows, two neighbours with one factor; one pair has none.
+pub(super) fn scaled(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let mut samples = Samples(41);
+    let n = 6 * D;
+    let [x, y] = [samples.floats(n), samples.floats(n)];
+    let factors = [Some(0.37f32), None, Some(-1.9)];
+    let words = factors.map(|factor| factor.map_or(NONE, f32::to_bits));
+    let bindings = probe.fill(&Contents {
+        weights: &[],
+        n_acts: 1,
+        values: &[&x[..], &y].concat(),
+        tables: &words.map(u32::to_le_bytes).concat(),
+        kv: &[],
+    })?;
+    let add = AddScaled {
+        n_rows: 6,
+        d: D as u32,
+        x: 0,
+        y: n as u32,
+        factors: 0,
+        n_shared: 2,
+    };
+    probe.run(&Shader::add_scaled(), |p| add.dispatch(p, bindings))?;
+    let got = probe.words(bindings.values, 0, n)?;
+    let sum = |i: usize| factors[i / (2 * D)].map_or(x[i], |factor| x[i] + factor * y[i]);
+    let expected: Vec<u32> = (0..n).map(|i| sum(i).to_bits()).collect();
+    probe.same("pairs of rows", &got, expected)
 }

@@ -185,6 +185,7 @@ pub(super) fn sums(probe: &mut Probe<'_>) -> Result<(), Error> {
                     x: 0,
                     y: sample.x.len() as u32,
                     factor: 0.7,
+                    n_weights: 1,
                 };
                 let got = sample.add_on_gpu(probe, &add)?;
                 let rows = (0..N_ROWS).flat_map(|t| sample.add_on_cpu(probe, &add, t));

@@ -12,6 +12,8 @@ struct Params {
     eps: f32,
     factor: f32,
     operand: u32,
+    // Weights that rows have in turn.
+    n_weights: u32,
 }
 
 const RESULT: u32 = 0u;
@@ -32,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let norm = norm_of(row, p.kind, t);
     for (var i = t; i < p.d; i += 64u) {
         let at = p.x_at + row * p.d + i;
-        let y = normed(input(row, i), i, norm);
+        let y = normed(input(row, i), row % p.n_weights * p.d + i, norm);
         if p.operand == RESULT {
             values[at] = add(values[at], mul(p.factor, y));
         } else {

@@ -4,14 +4,17 @@
 //     S = decay·S + u kᵀ,  y = S q + skip·v
 //
 // A workgroup has four rows of a head's state, sixteen lanes each, a thread a lane; rows do not depend on each other.
+// A shader that includes this has IS_DELTA, and decays (`decay/`).
 
 struct Params {
     zero: u32,
-    // Queries, keys and values of row 0, and the width of a row of them.
+    // Queries, keys and values of row 0, the width of a row of queries or keys, and that of a row of values.
     q_at: u32,
     k_at: u32,
     v_at: u32,
     d_row: u32,
+    v_row: u32,
+    // Of decays, or their rates.
     decays_at: u32,
     gains_at: u32,
     d_key: u32,
@@ -19,7 +22,6 @@ struct Params {
     n_heads: u32,
     // Heads that share a key, neighbours; with the highest bit the number of keys, which heads have in turn.
     sharing: u32,
-    is_delta: u32,
     skip_at: u32,
     // First float of the states of heads in a block.
     state_at: u32,
@@ -29,6 +31,15 @@ struct Params {
 }
 
 const IN_TURN: u32 = 0x80000000u;
+
+// A row of a head's state at a position: its number among those of all heads, and first words of key and query.
+struct Here {
+    row: u32,
+    head: u32,
+    own: u32,
+    k: u32,
+    q: u32,
+}
 
 var<workgroup> lanes: array<f32, 64>;
 var<private> state: array<f32, 16>;
@@ -70,21 +81,21 @@ fn store_state(block: u32, at: u32, lane: u32) {
 }
 
 // `S k` of the lane.
-fn told(k: u32, lane: u32) -> f32 {
+fn told(here: Here, lane: u32, of_head: f32) -> f32 {
     var sum = 0.0;
     for (var i = lane; i < p.d_key; i += 16u) {
-        sum = add(sum, mul(state[i / 16u], values[k + i]));
+        sum = add(sum, mul(state[i / 16u], asked(here, of_head, i)));
     }
     return sum;
 }
 
 // `S = decay·S + u kᵀ`; returns `S q` of the lane.
-fn changed(k: u32, q: u32, lane: u32, decay: f32, u: f32) -> f32 {
+fn changed(here: Here, lane: u32, of_head: f32, u: f32) -> f32 {
     var sum = 0.0;
     for (var i = lane; i < p.d_key; i += 16u) {
-        let x = add(mul(state[i / 16u], decay), mul(values[k + i], u));
+        let x = add(mul(state[i / 16u], decay_of(here, of_head, i)), mul(values[here.k + i], u));
         state[i / 16u] = x;
-        sum = add(sum, mul(x, values[q + i]));
+        sum = add(sum, mul(x, values[here.q + i]));
     }
     return sum;
 }
@@ -93,31 +104,31 @@ fn changed(k: u32, q: u32, lane: u32, decay: f32, u: f32) -> f32 {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let n_tiles = (p.d_value + 3u) / 4u;
     let head = group.x / n_tiles;
-    let own = 4u * (group.x % n_tiles) + t / 16u;
-    let is_here = own < p.d_value;
-    let r = min(own, p.d_value - 1u);
+    let of_head = 4u * (group.x % n_tiles) + t / 16u;
+    let is_here = of_head < p.d_value;
+    let own = head * p.d_value + min(of_head, p.d_value - 1u);
     let lane = t & 15u;
     let run = p.runs_at + 4u * group.y;
-    let at = p.state_at + (head * p.d_value + r) * p.d_key;
+    let at = p.state_at + own * p.d_key;
     load_state(tables[run], at, lane, is_here);
     for (var n = 0u; n < tables[run + 3u]; n++) {
         let row = tables[tables[run + 2u] + n];
         let key = row * p.d_row + key_of(head) * p.d_key;
-        let v = values[p.v_at + row * p.d_row + head * p.d_value + r];
-        let decay = values[p.decays_at + row * p.n_heads + head];
-        let gain = values[p.gains_at + row * p.n_heads + head];
+        let here = Here(row, head, own, p.k_at + key, p.q_at + key);
+        let v = values[p.v_at + row * p.v_row + own];
+        let decay = decay_of_head(here);
         var update = v;
-        if p.is_delta != 0u {
-            let before = total(told(p.k_at + key, lane), t);
+        if IS_DELTA {
+            let before = total(told(here, lane, decay), t);
             update = add(v, mul(mul(decay, -1.0), before));
         }
-        let sum = changed(p.k_at + key, p.q_at + key, lane, decay, mul(gain, update));
+        let sum = changed(here, lane, decay, mul(gain_of(here), update));
         var y = total(sum, t);
         if p.skip_at != NONE {
-            y = add(y, mul(vector(p.skip_at + head), v));
+            y = add(y, mul(skip_of(here), v));
         }
         if is_here && lane == 0u {
-            values[p.out_at + (row * p.n_heads + head) * p.d_value + r] = y;
+            values[p.out_at + row * p.n_heads * p.d_value + own] = y;
         }
     }
     if is_here {

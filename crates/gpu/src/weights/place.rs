@@ -1,13 +1,13 @@
 //! Which matrices a part has, and where each lies.
 
 use super::{GpuExperts, GpuMatrix, MatrixKey, PlacedMatrices, RowChoice};
-use crate::executor::{OF_MAMBA, OF_SHORT_CONV};
+use crate::executor::{OF_CHANNELS, OF_MAMBA, OF_SHORT_CONV, SELECTION};
 use crate::{ArenaPlan, Error, MatrixShape, WeightFormat};
 use atta_model::spec::{LayerSpec, Mamba2, Mixer, OutputGate};
 use atta_model::{BoundTensor, Model, Role, Share};
 
 /// The matrices of a layer, and the roles of their biases.
-const OF_LAYER: [(Role, Option<Role>); 21] = [
+const OF_LAYER: [(Role, Option<Role>); 27] = [
     (Role::AttnQ, Some(Role::AttnQBias)),
     (Role::AttnK, Some(Role::AttnKBias)),
     (Role::AttnV, Some(Role::AttnVBias)),
@@ -29,6 +29,12 @@ const OF_LAYER: [(Role, Option<Role>); 21] = [
     (Role::SsmBetaAlpha, None),
     (Role::SsmIn, None),
     (Role::SsmOut, None),
+    (Role::SsmX, None),
+    (Role::SsmDt, None),
+    (Role::SsmFA, None),
+    (Role::SsmFB, None),
+    (Role::SsmGA, None),
+    (Role::SsmGB, None),
 ];
 
 /// The matrices of the experts of a layer, and the roles of their biases.
@@ -104,6 +110,11 @@ fn parts_of(layer: &LayerSpec, role: Role, shape: MatrixShape) -> Vec<(Role, Row
         }
         (Role::ShortconvInProj, Mixer::ShortConv(_)) => {
             in_turn(&OF_SHORT_CONV, &[n_all / OF_SHORT_CONV.len(); 3], n_all)
+        }
+        (Role::SsmIn, Mixer::Mamba(mamba)) => in_turn(&OF_CHANNELS, &[mamba.d_inner; 2], n_all),
+        (Role::SsmX, Mixer::Mamba(mamba)) => {
+            let widths = [mamba.d_rank, mamba.d_state, mamba.d_state];
+            in_turn(&SELECTION, &widths, n_all)
         }
         (Role::SsmIn, Mixer::Mamba2(mamba)) => of_mamba(mamba, n_all),
         (Role::SsmIn, Mixer::AttentionAndMamba2(both)) => of_mamba(&both.mamba, n_all),

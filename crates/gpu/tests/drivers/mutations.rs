@@ -63,7 +63,40 @@ const EXPONENTIAL: Mutation = Mutation {
     to: "bitcast<f32>(bitcast<u32>(mul(add(parts.m, 1.0), power_of_two(parts.n))) + 3u)",
 };
 
-const MUTATIONS: [Mutation; 9] = [
+const FUSED_CONV: Mutation = Mutation {
+    case: "recurrent: convolutions",
+    from: "add(y, mul(element_of(source, i), vector(p.taps_at + j * p.d + i)))",
+    to: "fused(element_of(source, i), vector(p.taps_at + j * p.d + i), y)",
+};
+/// A power of two is exact, so the other one has the error.
+const DECAY: Mutation = Mutation {
+    case: "recurrent: decays",
+    from: "mul(add(parts.m, 1.0), power_of_two(both))",
+    to: "bitcast<f32>(bitcast<u32>(mul(add(parts.m, 1.0), power_of_two(both))) + 3u)",
+};
+const LENGTH: Mutation = Mutation {
+    case: "recurrent: norms",
+    from: "sum = add(sum, mul(values[x + i], values[x + i]))",
+    to: "sum = fused(values[x + i], values[x + i], sum)",
+};
+const FUSED_STATE: Mutation = Mutation {
+    case: "recurrent: scans",
+    from: "add(mul(state[i / 16u], decay_of(here, of_head, i)), mul(values[here.k + i], u))",
+    to: "fused(state[i / 16u], decay_of(here, of_head, i), mul(values[here.k + i], u))",
+};
+/// As if a row had eight lanes, those of a subgroup.
+const SUBGROUP_STATE: Mutation = Mutation {
+    case: "recurrent: scans",
+    from: "row[i] = lanes[(t & 48u) + i]",
+    to: "row[i] = lanes[(t & 56u) + (i & 7u)]",
+};
+const FUSED_ADAPTERS: Mutation = Mutation {
+    case: "rows: what adapters add",
+    from: "add(values[at], mul(bitcast<f32>(factor), values[p.y_at + row * p.d + i]))",
+    to: "fused(bitcast<f32>(factor), values[p.y_at + row * p.d + i], values[at])",
+};
+
+const MUTATIONS: [Mutation; 15] = [
     FUSED_FLOATS,
     FUSED_BLOCKS,
     FUSED_MERGE,
@@ -73,6 +106,12 @@ const MUTATIONS: [Mutation; 9] = [
     SCALES,
     ROOT,
     EXPONENTIAL,
+    FUSED_CONV,
+    DECAY,
+    LENGTH,
+    FUSED_STATE,
+    SUBGROUP_STATE,
+    FUSED_ADAPTERS,
 ];
 
 /// `a·b + c`, rounded once (Dekker 1971), on drivers that have no such operation.

@@ -25,10 +25,10 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 19] = [
+const TESTS: [Test; 21] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
-        run: bits::goldens,
+        run: bits::all_goldens,
     },
     Test {
         name: "quantized models have the CPU's logits",
@@ -53,6 +53,10 @@ const TESTS: [Test; 19] = [
     Test {
         name: "weights in many buffers, and rows in slices, have the CPU's logits",
         run: host::small_buffers,
+    },
+    Test {
+        name: "experts of a layer in several buffers have the CPU's logits",
+        run: host::divided_experts,
     },
     Test {
         name: "a step is one submission and one wait, and a second executor compiles nothing",
@@ -89,6 +93,10 @@ const TESTS: [Test; 19] = [
     Test {
         name: "forks and truncations are those of the CPU",
         run: states::forks,
+    },
+    Test {
+        name: "states of recurrent layers fork, and texts return to them, as on the CPU",
+        run: states::recurrent_forks,
     },
     Test {
         name: "shifts and moves are those of the CPU",

@@ -61,6 +61,11 @@ impl StateCoverage {
         })
     }
 
+    /// Positions behind which the state has checkpoints of recurrent layers.
+    pub(crate) fn checkpoints(&self) -> &[usize] {
+        &self.checkpoints
+    }
+
     /// Whether this state restores all that `other`, a state of the same text, restores of its own
     /// positions: each layer has as many of them, and the last checkpoint is as far.
     pub fn includes(&self, other: &Self) -> bool {

@@ -1,17 +1,18 @@
 //! States of layers that follow each other, joined to one and divided again.
 //!
 //! ```text
-//! state of all layers:  header | fields of all parts | data of all parts
+//! state of all layers:  header | fields of all parts | checkpoints | keys and values of all parts
+//!                       | of each checkpoint the recurrent states of all parts
 //! ```
-//! Knows the header of `state.rs`, and no cache. States with checkpoints of recurrent layers, whose
-//! data does not lie part by part, are refused.
+//! Knows the header of `state.rs`, and no cache. States with recurrent layers are joined if all
+//! have the same checkpoints.
 
 use std::ops::Range;
 
 use super::{
     CacheSize,
     plan::{LayerPlaces, Place, StatePlan},
-    state::{FIXED_BYTES, MAGIC, PART_BYTES, STATE_CODE},
+    state::{FIXED_BYTES, MAGIC, PART_BYTES, STATE_CODE, floats_of},
 };
 use crate::Error;
 
@@ -24,7 +25,14 @@ struct Fields<'a> {
     start: u32,
     n: u32,
     parts: &'a [[u8; PART_BYTES]],
+    /// Positions of checkpoints; none without recurrent layers.
+    checkpoints: &'a [[u8; 4]],
     data: &'a [u8],
+}
+
+/// Whether a part is a recurrent state.
+fn is_state(part: &[u8; PART_BYTES]) -> bool {
+    part[8..12] == STATE_CODE.to_le_bytes()
 }
 
 impl<'a> Fields<'a> {
@@ -35,20 +43,46 @@ impl<'a> Fields<'a> {
             bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
         };
         let n_bytes = (field(0) as usize).checked_mul(PART_BYTES).ok_or(CUT)?;
-        let (parts, data) = rest.split_at_checked(n_bytes).ok_or(CUT)?;
+        let (parts, rest) = rest.split_at_checked(n_bytes).ok_or(CUT)?;
         let (parts, _) = parts.as_chunks();
-        let is_state = |part: &[u8; PART_BYTES]| part[8..12] == STATE_CODE.to_le_bytes();
-        if !head.starts_with(MAGIC) || parts.iter().any(is_state) {
+        if !head.starts_with(MAGIC) {
             return Err(CUT);
         }
+        let (checkpoints, data) = match parts.iter().any(is_state) {
+            true => {
+                let (n, rest) = rest.split_first_chunk().ok_or(CUT)?;
+                let n_bytes = (u32::from_le_bytes(*n) as usize).checked_mul(4);
+                let n_bytes = n_bytes.ok_or(CUT)?;
+                rest.split_at_checked(n_bytes).ok_or(CUT)?
+            }
+            false => (&[][..], rest),
+        };
+        let (checkpoints, _) = checkpoints.as_chunks();
         Ok(Self {
             first_layer: field(1),
             rope_regime: field(2),
             start: field(3),
             n: field(4),
             parts,
+            checkpoints,
             data,
         })
+    }
+
+    fn is_recurrent(&self) -> bool {
+        self.parts.iter().any(is_state)
+    }
+
+    /// Keys and values, and the recurrent states of each checkpoint.
+    fn halves(&self) -> Result<(&'a [u8], Vec<&'a [u8]>), Error> {
+        let states = self.parts.iter().filter(|part| is_state(part));
+        let n_floats = states.map(|part| u32::from_le_bytes([part[4], part[5], part[6], part[7]]));
+        let of_one = n_floats.map(|n| 4 * n as usize).sum::<usize>();
+        let of_all = of_one.checked_mul(self.checkpoints.len()).ok_or(CUT)?;
+        let of_kv = self.data.len().checked_sub(of_all).ok_or(CUT)?;
+        let (kv, states) = self.data.split_at(of_kv);
+        let of_checkpoint = |i: usize| &states[i * of_one..][..of_one];
+        Ok((kv, (0..self.checkpoints.len()).map(of_checkpoint).collect()))
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -64,6 +98,10 @@ impl<'a> Fields<'a> {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.extend_from_slice(self.parts.as_flattened());
+        if self.is_recurrent() {
+            out.extend_from_slice(&(self.checkpoints.len() as u32).to_le_bytes());
+            out.extend_from_slice(self.checkpoints.as_flattened());
+        }
         out.extend_from_slice(self.data);
     }
 }
@@ -71,29 +109,42 @@ impl<'a> Fields<'a> {
 /// The state of all layers of states of the same positions.
 ///
 /// # Errors
-/// [`Error::State`] of layers with recurrent states.
+/// [`Error::State`] of recurrent layers with different checkpoints.
 pub(crate) fn join(states: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     let all = states.iter().map(|state| Fields::parse(state));
     let all = all.collect::<Result<Vec<_>, _>>()?;
     let first = all.first().ok_or(CUT)?;
     let parts: Vec<_> = all.iter().flat_map(|state| state.parts).copied().collect();
+    let mut recurrent = all.iter().filter(|state| state.is_recurrent());
+    let checkpoints = recurrent.next().map_or(&[][..], |state| state.checkpoints);
+    if recurrent.any(|state| state.checkpoints != checkpoints) {
+        return Err(Error::State("its layers have different checkpoints"));
+    }
     let joined = Fields {
         rope_regime: all.iter().map(|s| s.rope_regime).max().unwrap_or(0),
         parts: &parts,
+        checkpoints,
         data: &[],
         ..*first
     };
     let mut out = Vec::new();
     joined.write(&mut out);
-    all.iter()
-        .for_each(|state| out.extend_from_slice(state.data));
+    let halves = all.iter().map(Fields::halves);
+    let halves = halves.collect::<Result<Vec<_>, _>>()?;
+    halves
+        .iter()
+        .for_each(|(kv, _)| out.extend_from_slice(kv));
+    for i in 0..checkpoints.len() {
+        let states = halves.iter().filter_map(|(_, states)| states.get(i));
+        states.for_each(|state| out.extend_from_slice(state));
+    }
     Ok(out)
 }
 
 /// The states of these ranges of layers, which are together all layers of a cache of this size.
 ///
 /// # Errors
-/// [`Error::State`] for a state of others, or with recurrent states.
+/// [`Error::State`] for a state of others.
 pub(crate) fn split(
     size: &CacheSize<'_>,
     ranges: impl Iterator<Item = Range<usize>>,
@@ -108,7 +159,15 @@ pub(crate) fn split(
             "it is of another model, or of another kind of context",
         ));
     }
-    let mut rest = (&plan.places[..], all.parts, all.data);
+    const LENGTH: Error = Error::State("its length does not match its header");
+    let n_bytes = data_bytes(&plan.places, all.parts, all.n).ok_or(CUT)?;
+    let (kv, recurrent) = all.data.split_at_checked(n_bytes).ok_or(CUT)?;
+    let of_one = state_bytes(&plan.places);
+    if of_one.checked_mul(all.checkpoints.len()) != Some(recurrent.len()) {
+        return Err(LENGTH);
+    }
+    let mut rest = (&plan.places[..], all.parts, kv);
+    let mut n_before = 0;
     let mut states = Vec::new();
     for layers in ranges {
         let local = layers.start - size.layers.start..layers.end - size.layers.start;
@@ -127,12 +186,21 @@ pub(crate) fn split(
         };
         let mut out = Vec::new();
         own.write(&mut out);
+        let own = n_before..n_before + state_bytes(places);
+        let states_of_all = (0..all.checkpoints.len()).map(|i| &recurrent[i * of_one..][..of_one]);
+        states_of_all.for_each(|state| out.extend_from_slice(&state[own.clone()]));
+        n_before = own.end;
         states.push(out);
     }
     match rest.2 {
         [] => Ok(states),
-        _ => Err(Error::State("its length does not match its header")),
+        _ => Err(LENGTH),
     }
+}
+
+/// Bytes of the recurrent states of some parts behind one position.
+fn state_bytes(places: &[Place]) -> usize {
+    4 * floats_of(places).map(|floats| floats.len()).sum::<usize>()
 }
 
 /// Bytes of the data of some parts of `n` positions.

@@ -125,7 +125,7 @@ impl DeltaNet {
     }
 
     /// Channels of each convolution.
-    pub(crate) fn convs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub fn convs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let [d_keys, d_conv] = [self.d_keys(), self.d_conv()];
         let ends = match self.tensors {
             NetTensors::Joint => [d_conv; 3],
@@ -137,7 +137,7 @@ impl DeltaNet {
     }
 
     /// Width of the vectors between the matrices of `W_z` and of `W_alpha`.
-    pub(crate) fn ranks(&self) -> [usize; 2] {
+    pub fn ranks(&self) -> [usize; 2] {
         let decay = match self.decay {
             NetDecay::Heads(_) => 0,
             NetDecay::Channels { rank } => rank,

@@ -121,6 +121,37 @@ fn ngrams(sizes: &[u32; 3]) -> NgramEmbed {
     }
 }
 
+/// The recurrent layers of a tiny model alone, with their weights.
+pub(crate) fn recurrent_part(name: &str) -> Golden {
+    let base = golden(name);
+    let mut spec = base.model().spec().clone();
+    let layers = spec.layers.iter().enumerate();
+    let kept: Vec<usize> = layers
+        .filter(|(_, layer)| layer.attention().is_none())
+        .map(|(l, _)| l)
+        .collect();
+    let bytes = base.altered_bytes(
+        |_| {},
+        |tensor| {
+            let of_layer = tensor.name.strip_prefix("blk.");
+            let name = match of_layer.and_then(|name| name.split_once('.')) {
+                Some((l, rest)) => {
+                    let l = kept.iter().position(|kept| l == kept.to_string())?;
+                    format!("blk.{l}.{rest}")
+                }
+                None => tensor.name.to_string(),
+            };
+            Some((name, tensor.shape.dims().to_vec()))
+        },
+    );
+    spec.layers = kept.iter().map(|&l| spec.layers[l].clone()).collect();
+    Golden {
+        name: format!("{name}-recurrent"),
+        file: GoldenFile::Made(Box::new(spec), bytes.leak()),
+        ..base
+    }
+}
+
 fn with_conv(layer: &LayerSpec, n_taps: usize) -> LayerSpec {
     LayerSpec {
         mixer: Mixer::ShortConv(ShortConv { n_taps }),

@@ -208,6 +208,16 @@ impl Golden {
         set: impl Fn(&mut Writer),
         tell: impl Fn(&TensorInfo) -> Told,
     ) -> ModelFiles {
+        let bytes = self.altered_bytes(set, tell);
+        ModelFiles::from_static(&self.name, bytes.leak()).unwrap()
+    }
+
+    /// The bytes of [`altered`](Self::altered).
+    pub(crate) fn altered_bytes(
+        &self,
+        set: impl Fn(&mut Writer),
+        tell: impl Fn(&TensorInfo) -> Told,
+    ) -> Vec<u8> {
         let mut w = self.writer("", set);
         let old = self.bytes();
         let tensors: Vec<TensorInfo> = self.files().directory().tensors().to_vec();
@@ -223,7 +233,7 @@ impl Golden {
             let from = old_info.offset as usize;
             bytes[to..to + n].copy_from_slice(&old[from..from + n]);
         }
-        ModelFiles::from_static(&self.name, bytes.leak()).unwrap()
+        bytes
     }
 }
 

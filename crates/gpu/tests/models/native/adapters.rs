@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Models with every kind of matrix that adapters may add to and GPUs run.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 12] = [
     "llama-plain",
     "qwen2-untied",
     "gemma3",
@@ -21,6 +21,9 @@ const KINDS: [&str; 9] = [
     "gpt-oss",
     "llama4",
     "gemma4-moe",
+    "jamba",
+    "falcon-h1",
+    "qwen35",
 ];
 const N_TOKENS: usize = 17;
 
@@ -105,7 +108,7 @@ pub(super) fn rows(host: &SharedHost) {
         }
         n += 1;
     }
-    assert!(n >= 8, "{n} models with adapters");
+    assert!(n >= 11, "{n} models with adapters");
 }
 
 pub(super) fn loss(host: &SharedHost) {

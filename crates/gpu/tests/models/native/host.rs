@@ -1,6 +1,7 @@
 //! What a host is asked for: how often, within which limits, and what follows if it fails.
 
 use super::{append, backend, cpu, gpu, gpu_by, logits, opened, same, size};
+use crate::support::quantized::Blocks;
 use crate::support::{golden, stories, tokens};
 use atta_gpu::{
     BufferId, Dispatch, Error, GpuPlan, GpuStats, GpuWish, Gpus, Host, HostInfo, NativeHost,
@@ -124,6 +125,35 @@ pub(super) fn small_buffers(host: &SharedHost) {
     let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
     let got = logits(both.as_mut(), &ids, 256);
     same("buffers of 4 MiB", &got, &expected);
+}
+
+pub(super) fn divided_experts(host: &SharedHost) {
+    for (name, blocks) in [
+        ("mixtral", Blocks::Of256),
+        ("gpt-oss", Blocks::Of32),
+        ("granitemoe", Blocks::Common),
+    ] {
+        let model = golden(name).quantized(blocks);
+        let size = atta_model::ExecutorSize {
+            n_ctx: 32,
+            n_batch: 8,
+            n_seqs: 1,
+            ..size(KvType::F16)
+        };
+        let directory = model.weights().files().directory();
+        let experts = directory.tensor("blk.0.ffn_down_exps.weight").unwrap();
+        let buffer_bytes = experts.n_bytes / 3 * 2;
+        let ids = tokens(&model, 30);
+        let expected = logits(cpu(&model, &size).as_mut(), &ids, 8);
+        let (narrow, _) = Narrow::before(host, buffer_bytes);
+        let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
+        let got = logits(both.as_mut(), &ids, 8);
+        same(
+            &format!("{name}, buffers of {buffer_bytes}"),
+            &got,
+            &expected,
+        );
+    }
 }
 
 pub(super) fn counters(host: &SharedHost) {

@@ -45,6 +45,29 @@ pub(super) fn forks(host: &SharedHost) {
     }
 }
 
+/// What a sequence of recurrent layers returns to, and what follows.
+pub(super) fn recurrent_forks(host: &SharedHost) {
+    for name in ["jamba", "mamba", "nemotron_h", "qwen3next", "lfm2"] {
+        let model = golden(name).model();
+        let ids = tokens(&model, 60);
+        let [expected, got] = both(host, &model, 1, &size(KvType::F16)).map(|mut e| {
+            let e = e.as_mut();
+            let seq = e.new_seq().unwrap();
+            append(e, seq, &ids[..45], 7);
+            let fork = e.fork(seq).unwrap();
+            let mut all = append(e, fork, &ids[20..29], 4);
+            all.extend(append(e, seq, &ids[45..], 96));
+            for (seq, n) in [(fork, 50), (seq, 41)] {
+                let n = e.truncate(seq, n).unwrap();
+                all.push(n as u32);
+                all.extend(append(e, seq, &ids[n..n + 9], 96));
+            }
+            all
+        });
+        same(&format!("forks of {name}"), &got, &expected);
+    }
+}
+
 pub(super) fn shifts(host: &SharedHost) {
     for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
         for name in ["llama-plain", "qwen2", "mistral"] {
@@ -86,8 +109,9 @@ fn export(executor: &dyn Executor, seq: SeqId, n: usize) -> Vec<u8> {
 }
 
 pub(super) fn moves(host: &SharedHost) {
-    let models = [golden("gemma3").model(), golden("qwen3").model(), stories()];
-    for model in models {
+    let names = ["gemma3", "qwen3", "jamba", "mamba", "falcon-h1", "qwen35"];
+    let goldens = names.map(|name| golden(name).model());
+    for model in goldens.into_iter().chain([stories()]) {
         for n_on_gpu in [1, n_layers(&model)] {
             let [mut here, mut there] = both(host, &model, n_on_gpu, &size(KvType::F16));
             let ids = tokens(&model, 75);

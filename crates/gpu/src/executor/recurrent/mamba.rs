@@ -1,0 +1,128 @@
+//! Mamba on a GPU: a state per channel.
+//!
+//! ```text
+//! x, z = W h;  x = silu(conv(x));  dt, b, c = norm(Wx x);  step = softplus(Wdt dt + bias)
+//! x += Wout (scan(c, b, x) ⊙ silu(z))
+//! ```
+
+use super::{LayerConv, LayerDecays, PartNorms, scan_of};
+use crate::executor::pass::{Made, Recorded};
+use crate::{NormHeads, ProductEnd, RowActivation, RowFunction, Scan, ScanRule};
+use atta_model::Role;
+use atta_model::spec::{Mamba, StateNorms};
+
+/// The projections of a state space of channels: `x` and the gate.
+pub(crate) const OF_CHANNELS: [Role; 2] = [Role::SsmQkv, Role::SsmIn];
+/// Those of `x`: what steps are made of, keys and queries.
+pub(crate) const SELECTION: [Role; 3] = [Role::SsmX, Role::SsmBeta, Role::SsmAlpha];
+
+impl Recorded<'_> {
+    /// `y ⊙ silu(z)`, for the last product.
+    pub(in crate::executor) fn mamba(&mut self, l: usize, mamba: &Mamba) {
+        let regions = self.parts.layout.recurrent;
+        self.project(l, &OF_CHANNELS, &[regions.inputs, regions.z]);
+        self.convolve(&LayerConv {
+            l,
+            d: mamba.d_inner,
+            first: 0,
+            d_all: mamba.d_inner,
+            n_taps: mamba.n_taps,
+            taps: Role::SsmConv,
+            bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
+            activation: Some(RowActivation::Silu),
+        });
+        self.select(l, mamba);
+        self.steps(l, mamba);
+        let scan = self.scan_of_channels(l, mamba);
+        self.scan(l, mamba.conv_floats(), ScanRule::Elements, &scan);
+        let activation = RowActivation::Silu;
+        let up = regions.results;
+        let made = Made {
+            function: RowFunction::Gate { activation, up },
+            x: regions.z,
+            d: mamba.d_inner,
+            n_rows: self.n_rows,
+        };
+        self.mixed_acts(&made, l, &[Role::SsmOut]);
+    }
+
+    /// `dt, b, c = norm(Wx x)`.
+    fn select(&mut self, l: usize, mamba: &Mamba) {
+        let regions = self.parts.layout.recurrent;
+        let made = Made {
+            function: RowFunction::Copy,
+            x: regions.mixed,
+            d: mamba.d_inner,
+            n_rows: self.n_rows,
+        };
+        let acts = self.mixed_acts(&made, l, &SELECTION);
+        let norms = [Role::SsmDtNorm, Role::SsmBNorm, Role::SsmCNorm];
+        let widths = [mamba.d_rank, mamba.d_state, mamba.d_state];
+        for i in 0..SELECTION.len() {
+            let x = regions.low[i];
+            self.product((SELECTION[i], Some(l)), acts, x, ProductEnd::Set);
+            match mamba.norms {
+                StateNorms::None => {}
+                StateNorms::Unit { eps } => self.norm_unit(x, widths[i], eps),
+                StateNorms::Weighted { eps } => self.norm_parts(&PartNorms {
+                    x,
+                    n: 1,
+                    d: widths[i],
+                    weight: self.vector(norms[i], l),
+                    n_weights: 1,
+                    eps,
+                }),
+            }
+        }
+    }
+
+    /// RMS norms without weights, as lengths.
+    fn norm_unit(&mut self, x: u32, d: usize, eps: f32) {
+        let n = d as f32;
+        self.norm_heads(&NormHeads {
+            n_rows: self.n_rows,
+            d_row: d as u32,
+            n_heads: 1,
+            d: d as u32,
+            x,
+            eps: n * eps,
+            scale: n.sqrt(),
+        });
+    }
+
+    /// `step = softplus(Wdt dt + bias)`, the gains.
+    fn steps(&mut self, l: usize, mamba: &Mamba) {
+        let regions = self.parts.layout.recurrent;
+        let made = Made {
+            function: RowFunction::Copy,
+            x: regions.low[0],
+            d: mamba.d_rank,
+            n_rows: self.n_rows,
+        };
+        let acts = self.mixed_acts(&made, l, &[Role::SsmDt]);
+        self.product((Role::SsmDt, Some(l)), acts, regions.alpha, ProductEnd::Set);
+        self.decays(&LayerDecays {
+            l,
+            n: mamba.d_inner,
+            n_shared: 1,
+            beta: None,
+            has_decays: false,
+            least: 0.0,
+        });
+    }
+
+    /// The shape of the scan; values are in `mixed`, keys and queries apart.
+    fn scan_of_channels(&self, l: usize, mamba: &Mamba) -> Scan {
+        let regions = self.parts.layout.recurrent;
+        let [_, b, c] = regions.low;
+        Scan {
+            qkv: [c, b, regions.mixed],
+            d_rows: [mamba.d_state, mamba.d_inner].map(|d| d as u32),
+            d_key: mamba.d_state as u32,
+            d_value: mamba.d_inner as u32,
+            n_heads: 1,
+            skip: self.parts.vectors.get(Role::SsmD, Some(l)),
+            ..scan_of([self.vector(Role::SsmA, l), regions.gains])
+        }
+    }
+}

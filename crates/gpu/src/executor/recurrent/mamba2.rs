@@ -1,0 +1,117 @@
+//! Mamba 2 on a GPU, alone and beside attention.
+//!
+//! ```text
+//! z, xbc, dt = W h;  x, b, c = silu(conv(xbc))
+//! x += Wout norm(scan(c, b, x) ⊙ silu(z))
+//! ```
+
+use super::{LayerConv, LayerDecays, PartNorms, scan_of};
+use crate::executor::pass::{Made, Recorded};
+use crate::{ProductEnd, RowActivation, RowFactor, RowFunction, Scan, ScanKeys, ScanRule};
+use atta_model::Role;
+use atta_model::spec::{AttentionAndMamba2, Mamba2, Sublayer};
+
+/// The projections of Mamba 2: the gate; values, keys and queries; steps.
+pub(crate) const OF_MAMBA: [Role; 3] = [Role::SsmIn, Role::SsmQkv, Role::SsmAlpha];
+
+impl Recorded<'_> {
+    /// Attention and Mamba 2 of the same input, whose results are added.
+    pub(in crate::executor) fn attention_and_mamba2(
+        &mut self,
+        l: usize,
+        both: &AttentionAndMamba2,
+    ) {
+        let layout = self.parts.layout;
+        self.attention(l, &both.attention);
+        let y = layout.y;
+        let of_attention = (Role::AttnOutput, Some(l));
+        self.product(of_attention, layout.mixed, y, ProductEnd::Set);
+        self.mamba2(l, &both.mamba);
+        let of_mamba = (Role::SsmOut, Some(l));
+        self.product(of_mamba, layout.mixed, y, ProductEnd::Add(1.0));
+        match self.normed_result(l, Sublayer::Mixer) {
+            Some(added) => self.add(&added),
+            None => self.add_plain(y, self.spec().layers[l].residual_scale),
+        }
+    }
+
+    /// `norm(y ⊙ silu(z))`, for the last product.
+    pub(in crate::executor) fn mamba2(&mut self, l: usize, mamba: &Mamba2) {
+        let regions = self.parts.layout.recurrent;
+        let places = [regions.z, regions.inputs, regions.alpha];
+        self.project(l, &OF_MAMBA, &places);
+        self.convolve(&LayerConv {
+            l,
+            d: mamba.d_conv(),
+            first: 0,
+            d_all: mamba.d_conv(),
+            n_taps: mamba.n_taps,
+            taps: Role::SsmConv,
+            bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
+            activation: Some(RowActivation::Silu),
+        });
+        self.decays(&LayerDecays {
+            l,
+            n: mamba.n_heads,
+            n_shared: 1,
+            beta: None,
+            has_decays: true,
+            least: mamba.min_step,
+        });
+        let scan = self.scan_of_mamba2(l, mamba);
+        self.scan(l, mamba.conv_floats(), ScanRule::Heads, &scan);
+        let made = self.gated(l, mamba);
+        self.mixed_acts(&made, l, &[Role::SsmOut]);
+    }
+
+    /// The results times their gates, with norms of groups where the model has them.
+    fn gated(&mut self, l: usize, mamba: &Mamba2) -> Made {
+        let regions = self.parts.layout.recurrent;
+        let activation = RowActivation::Silu;
+        let (function, x) = match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
+            Some(weight) => {
+                let gate = RowFactor::Values {
+                    at: regions.z,
+                    n: 1,
+                    activation: Some(activation),
+                };
+                self.multiply(regions.results, mamba.d_inner(), gate);
+                self.norm_parts(&PartNorms {
+                    x: regions.results,
+                    n: mamba.n_groups,
+                    d: mamba.d_inner() / mamba.n_groups,
+                    weight,
+                    n_weights: mamba.n_groups,
+                    eps: mamba.eps,
+                });
+                (RowFunction::Copy, regions.results)
+            }
+            None => {
+                let up = regions.results;
+                (RowFunction::Gate { activation, up }, regions.z)
+            }
+        };
+        Made {
+            function,
+            x,
+            d: mamba.d_inner(),
+            n_rows: self.n_rows,
+        }
+    }
+
+    /// The shape of the scan: values, keys and queries are in `mixed`.
+    fn scan_of_mamba2(&self, l: usize, mamba: &Mamba2) -> Scan {
+        let regions = self.parts.layout.recurrent;
+        let keys = regions.mixed + mamba.d_inner() as u32;
+        Scan {
+            qkv: [keys + mamba.d_states() as u32, keys, regions.mixed],
+            d_rows: [mamba.d_conv() as u32; 2],
+            d_key: mamba.d_state as u32,
+            d_value: mamba.d_head as u32,
+            n_heads: mamba.n_heads as u32,
+            keys: ScanKeys::Neighbours((mamba.n_heads / mamba.n_groups) as u32),
+            skip: self.parts.vectors.get(Role::SsmD, Some(l)),
+            ..scan_of([regions.decays, regions.gains])
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What recurrent layers compute beside their scans: convolutions, decays, and norms of heads.
+
+use super::{Contents, Probe, bytes_of};
+use crate::quantize::NONE;
+use crate::samples::Samples;
+use crate::{
+    AddNormed, Convolve, Decays, Error, KeepInputs, NormHeads, Normed, RowActivation, RowHistory,
+    RowNorm, Shader,
+};
+use atta_kernels::{Activation, math};
+
+const N_ROWS: usize = 4;
+/// Channels, vectors in a state, and where they begin in a block.
+const D: usize = 70;
+const LEN: usize = 3;
+const STATE: usize = 7;
+const BLOCK_WORDS: usize = STATE + LEN * D + 2;
+const N_BLOCKS: usize = 3;
+/// Width of a row of results.
+const D_OUT: usize = D + 5;
+/// Rows that keep their state, and the blocks of these.
+const KEPT: [[usize; 2]; 2] = [[1, 2], [3, 0]];
+
+/// Where the vector of a position is.
+#[derive(Clone, Copy)]
+enum Source {
+    Row(usize),
+    /// So many positions before the end of the state in block 1.
+    State(usize),
+    Nowhere,
+}
+
+/// Of each row its own vector, and those of three positions before: two rows behind a state, two
+/// without one.
+const SOURCES: [[Source; LEN + 1]; N_ROWS] = {
+    use Source::{Nowhere, Row, State};
+    [
+        [Row(0), State(1), State(2), State(3)],
+        [Row(1), Row(0), State(1), State(2)],
+        [Row(2), Nowhere, Nowhere, Nowhere],
+        [Row(3), Row(2), Nowhere, Nowhere],
+    ]
+};
+
+/// Vectors of rows and of states, taps and a bias.
+struct ConvSample {
+    x: Vec<f32>,
+    states: Vec<f32>,
+    taps: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl ConvSample {
+    fn new() -> Self {
+        let mut samples = Samples(31);
+        Self {
+            x: samples.floats(N_ROWS * D),
+            states: samples.floats(N_BLOCKS * BLOCK_WORDS),
+            taps: samples.floats((LEN + 1) * D),
+            bias: samples.floats(D),
+        }
+    }
+
+    /// The vector of a source.
+    fn vector(&self, source: Source) -> Option<&[f32]> {
+        match source {
+            Source::Row(row) => Some(&self.x[row * D..][..D]),
+            Source::State(back) => {
+                Some(&self.states[BLOCK_WORDS + STATE + (LEN - back) * D..][..D])
+            }
+            Source::Nowhere => None,
+        }
+    }
+
+    fn contents<'a>(&self, bytes: &'a [Vec<u8>; 3], values: &'a [f32]) -> Contents<'a> {
+        let [weights, tables, kv] = bytes;
+        Contents {
+            weights,
+            n_acts: 1,
+            values,
+            tables,
+            kv,
+        }
+    }
+
+    /// Bytes of the taps and the bias, of the sources and the rows that are kept, and of states.
+    fn bytes(&self) -> [Vec<u8>; 3] {
+        let words = |source: &Source| match *source {
+            Source::Row(row) => [0, row as u32],
+            Source::State(back) => [back as u32, BLOCK_WORDS as u32],
+            Source::Nowhere => [NONE; 2],
+        };
+        let sources = SOURCES.iter().flatten().flat_map(words);
+        let kept = KEPT
+            .iter()
+            .flat_map(|&[row, block]| [row, block * BLOCK_WORDS]);
+        let tables = sources.chain(kept.map(|word| word as u32));
+        [
+            bytes_of(&[&self.taps[..], &self.bias].concat()),
+            tables.flat_map(u32::to_le_bytes).collect(),
+            bytes_of(&self.states),
+        ]
+    }
+
+    fn history(&self) -> RowHistory {
+        RowHistory {
+            d: D as u32,
+            x: 0,
+            sources: 0,
+            n_sources: LEN as u32 + 1,
+            len: LEN as u32,
+            state: STATE as u32,
+        }
+    }
+
+    /// As atta-model adds a row up.
+    fn on_cpu(&self, probe: &Probe<'_>, row: usize, has_bias: bool, is_silu: bool) -> Vec<f32> {
+        let mut y = vec![0.0; D];
+        if has_bias {
+            y.copy_from_slice(&self.bias);
+        }
+        for (taps, source) in self.taps.chunks_exact(D).zip(SOURCES[row].iter().rev()) {
+            if let Some(x) = self.vector(*source) {
+                probe.kernels.add_products(&mut y, x, taps);
+            }
+        }
+        if is_silu {
+            probe.kernels.activate(Activation::Silu, &mut y);
+        }
+        y
+    }
+}
+
+pub(super) fn convolutions(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let sample = ConvSample::new();
+    let bytes = sample.bytes();
+    let values = [&sample.x[..], &vec![0.0; N_ROWS * D_OUT]].concat();
+    for [has_bias, is_silu] in [[false, false], [true, true]] {
+        let bindings = probe.fill(&sample.contents(&bytes, &values))?;
+        let convolve = Convolve {
+            history: sample.history(),
+            n_rows: N_ROWS as u32,
+            taps: 0,
+            bias: has_bias.then_some(sample.taps.len() as u32),
+            activation: is_silu.then_some(RowActivation::Silu),
+            out: sample.x.len() as u32,
+            d_out: D_OUT as u32,
+        };
+        probe.run(&Shader::convolve(), |p| convolve.dispatch(p, bindings))?;
+        let got = probe.words(bindings.values, sample.x.len(), N_ROWS * D_OUT)?;
+        let rows = (0..N_ROWS).flat_map(|row| {
+            let mut y = sample.on_cpu(probe, row, has_bias, is_silu);
+            y.resize(D_OUT, 0.0);
+            y
+        });
+        let expected: Vec<u32> = rows.map(f32::to_bits).collect();
+        probe.same(&format!("bias {has_bias}, SiLU {is_silu}"), &got, expected)?;
+    }
+    keep_inputs(probe, &sample)
+}
+
+/// The last inputs of rows that keep their states; nothing else changes.
+fn keep_inputs(probe: &mut Probe<'_>, sample: &ConvSample) -> Result<(), Error> {
+    let bytes = sample.bytes();
+    let bindings = probe.fill(&sample.contents(&bytes, &sample.x))?;
+    let keep = KeepInputs {
+        history: sample.history(),
+        kept: 2 * SOURCES.as_flattened().len() as u32,
+        n_kept: KEPT.len() as u32,
+    };
+    probe.run(&Shader::keep_inputs(), |p| keep.dispatch(p, bindings))?;
+    let got = probe.words(bindings.kv, 0, sample.states.len())?;
+    let mut expected = sample.states.clone();
+    for [row, block] in KEPT {
+        for (back, source) in SOURCES[row][..LEN].iter().enumerate() {
+            let at = block * BLOCK_WORDS + STATE + (LEN - 1 - back) * D;
+            let zeros = [0.0; D];
+            let x = sample.vector(*source).unwrap_or(&zeros);
+            expected[at..at + D].copy_from_slice(x);
+        }
+    }
+    probe.same("kept inputs", &got, expected.iter().map(|x| x.to_bits()))
+}
+
+/// Decays of heads with and without gates, of channels, and steps alone.
+pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let kinds = [
+        (1, true, true),
+        (1, false, true),
+        (9, true, true),
+        (1, false, false),
+    ];
+    for (n_shared, has_beta, has_decays) in kinds {
+        let n_gains = 11;
+        let n = n_gains * n_shared;
+        let mut samples = Samples(n as u64);
+        let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
+        let values = [
+            large(N_ROWS * n),
+            large(N_ROWS * n_gains),
+            vec![0.0; N_ROWS * (n + n_gains)],
+        ];
+        let rates: Vec<f32> = large(n_gains).iter().map(|x| -x.abs()).collect();
+        let bias = large(n);
+        let [alpha, beta, _] = &values;
+        let out = (alpha.len() + beta.len()) as u32;
+        let decays = Decays {
+            n_rows: N_ROWS as u32,
+            n: n as u32,
+            n_shared: n_shared as u32,
+            alpha: 0,
+            beta: has_beta.then_some(alpha.len() as u32),
+            a: has_decays.then_some(0),
+            bias: n_gains as u32,
+            least: 0.01,
+            decays: out,
+            gains: out + (N_ROWS * n) as u32,
+        };
+        let bindings = probe.fill(&Contents {
+            weights: &bytes_of(&[&rates[..], &bias].concat()),
+            n_acts: 1,
+            values: &values.concat(),
+            tables: &[],
+            kv: &[],
+        })?;
+        probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
+        let got = probe.words(bindings.values, out as usize, N_ROWS * (n + n_gains))?;
+        let mut steps: Vec<f32> = (0..alpha.len()).map(|i| alpha[i] + bias[i % n]).collect();
+        probe.kernels.activate(Activation::Softplus, &mut steps);
+        steps.iter_mut().for_each(|step| *step = step.max(0.01));
+        let rate = |i: usize| rates[i % n / n_shared];
+        let decay = |(i, step): (usize, &f32)| match has_decays {
+            true => math::exp(rate(i) * step),
+            false => 0.0,
+        };
+        let gain = |i: usize| match has_beta {
+            true => math::sigmoid(beta[i]),
+            false => steps[i * n_shared],
+        };
+        let gains = (0..N_ROWS * n_gains).map(gain);
+        let expected = steps.iter().enumerate().map(decay).chain(gains);
+        let what = format!("{n_shared} shared, beta {has_beta}, decays {has_decays}");
+        probe.same(&what, &got, expected.map(f32::to_bits))?;
+    }
+    Ok(())
+}
+
+/// Heads among wider rows divided by their length, and rows with norms of their parts.
+pub(super) fn norms(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let [n_heads, d, d_row] = [3, 84, 257];
+    let mut samples = Samples(37);
+    let x = samples.floats(N_ROWS * d_row);
+    let heads = NormHeads {
+        n_rows: N_ROWS as u32,
+        d_row: d_row as u32,
+        n_heads: n_heads as u32,
+        d: d as u32,
+        x: 2,
+        eps: 1e-3,
+        scale: 0.3,
+    };
+    let bindings = fill_rows(probe, &[], &x)?;
+    probe.run(&Shader::norm_heads(), |p| heads.dispatch(p, bindings))?;
+    let got = probe.words(bindings.values, 0, x.len())?;
+    let mut expected = x.clone();
+    for row in expected.chunks_exact_mut(d_row) {
+        let heads = row[2..].chunks_exact_mut(d).take(n_heads);
+        heads.for_each(|head| probe.kernels.l2_norm_inplace(head, 1e-3, 0.3));
+    }
+    probe.same("lengths", &got, expected.iter().map(|x| x.to_bits()))?;
+    let weights = samples.floats(n_heads * d);
+    let mut expected = samples.floats(N_ROWS * n_heads * d);
+    let add = AddNormed {
+        norm: RowNorm::Rms {
+            weight: 0,
+            eps: 1e-3,
+        },
+        normed: Normed::Alone,
+        n_rows: (N_ROWS * n_heads) as u32,
+        d: d as u32,
+        x: 0,
+        y: 0,
+        factor: 1.0,
+        n_weights: n_heads as u32,
+    };
+    let bindings = fill_rows(probe, &weights, &expected)?;
+    probe.run(&Shader::add(), |p| add.dispatch(p, bindings))?;
+    let got = probe.words(bindings.values, 0, expected.len())?;
+    let all = weights.chunks_exact(d).cycle();
+    for (part, weight) in expected.chunks_exact_mut(d).zip(all) {
+        probe.kernels.rms_norm_inplace(part, weight, 1e-3);
+    }
+    probe.same("parts", &got, expected.iter().map(|x| x.to_bits()))
+}
+
+fn fill_rows(
+    probe: &mut Probe<'_>,
+    weights: &[f32],
+    values: &[f32],
+) -> Result<crate::Bindings, Error> {
+    probe.fill(&Contents {
+        weights: &bytes_of(weights),
+        n_acts: 1,
+        values,
+        tables: &[],
+        kv: &[],
+    })
+}
