@@ -47,7 +47,7 @@ pub(super) fn forks(host: &SharedHost) {
 
 pub(super) fn shifts(host: &SharedHost) {
     for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
-        for name in ["llama-plain", "qwen2", "mistral"] {
+        for name in ["llama-plain", "qwen2", "mistral", "deepseek3"] {
             let model = golden(name).model();
             if lacks(&model, kv).is_some() {
                 continue;
@@ -86,7 +86,8 @@ fn export(executor: &dyn Executor, seq: SeqId, n: usize) -> Vec<u8> {
 }
 
 pub(super) fn moves(host: &SharedHost) {
-    let models = [golden("gemma3").model(), golden("qwen3").model(), stories()];
+    let [gemma, qwen, latent] = ["gemma3", "qwen3", "deepseek2"].map(|name| golden(name).model());
+    let models = [gemma, qwen, latent, stories()];
     for model in models {
         for n_on_gpu in [1, n_layers(&model)] {
             let [mut here, mut there] = both(host, &model, n_on_gpu, &size(KvType::F16));
