@@ -97,13 +97,23 @@ impl ArenaPlan {
     /// # Errors
     /// [`Error::BufferSize`] if a row is larger than a buffer.
     pub fn matrix(&mut self, shape: MatrixShape) -> Result<Vec<Slice>, Error> {
+        self.in_runs(shape, 1)
+    }
+
+    /// Places a matrix whose runs of `n_run` rows stay whole, and returns its parts.
+    ///
+    /// # Errors
+    /// [`Error::BufferSize`] if a run is larger than a buffer.
+    pub fn in_runs(&mut self, shape: MatrixShape, n_run: usize) -> Result<Vec<Slice>, Error> {
         let of_row = shape.format.row_words(shape.d_in);
         let with_bias = of_row + usize::from(shape.has_bias);
-        self.check(with_bias)?;
+        let of_run = with_bias.saturating_mul(n_run);
+        self.check(of_run)?;
         let mut slices = Vec::new();
         let mut first = 0;
         while first < shape.d_out {
-            let n = (self.left() / with_bias.max(1)).min(shape.d_out - first);
+            let n_runs = self.left() / of_run.max(1);
+            let n = n_runs.saturating_mul(n_run).min(shape.d_out - first);
             if n == 0 {
                 self.words.push(0);
                 continue;
@@ -223,6 +233,21 @@ mod tests {
         assert_eq!(end, HEAD.d_out);
         assert!(plan.bytes().all(|bytes| bytes <= 1 << 20));
         assert_eq!(plan.bytes().sum::<u64>(), 4 * 10 * HEAD.d_out as u64);
+    }
+
+    #[test]
+    fn runs_of_rows_stay_whole() {
+        let shape = MatrixShape {
+            d_out: 24,
+            has_bias: false,
+            ..HEAD
+        };
+        // Nine words a row; a buffer has room for nineteen.
+        let mut plan = ArenaPlan::new(4 * 9 * 19);
+        let slices = plan.in_runs(shape, 8).unwrap();
+        let rows: Vec<_> = slices.iter().map(|slice| slice.rows.clone()).collect();
+        assert_eq!(rows, [0..16, 16..24]);
+        assert!(plan.in_runs(shape, 20).is_err());
     }
 
     #[test]

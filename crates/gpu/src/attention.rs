@@ -45,6 +45,8 @@ pub struct Attend {
     pub softcap: Option<f32>,
     /// First word among the weights of how fast scores fall with distance, `[n_heads]` f32.
     pub slopes: Option<u32>,
+    /// First element of the value in a key that is one, for latent attention; `v` is `k` then.
+    pub value_from: Option<u32>,
 }
 
 impl Attend {
@@ -55,7 +57,8 @@ impl Attend {
         n * (2 + self.d_head as usize)
     }
 
-    /// The run of the kernel [`Shader::attention`](crate::Shader::attention).
+    /// The run of the kernel [`Shader::attention`](crate::Shader::attention), or of
+    /// [`Shader::latent_attention`](crate::Shader::latent_attention).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params: [u32; PARAM_WORDS] = [0; PARAM_WORDS];
         params[1..8].copy_from_slice(&[
@@ -67,7 +70,7 @@ impl Attend {
             self.block_len,
             self.k,
         ]);
-        params[8..15].copy_from_slice(&[
+        params[8..16].copy_from_slice(&[
             self.v,
             self.partials,
             self.n_chunks,
@@ -75,6 +78,7 @@ impl Attend {
             self.scale.to_bits(),
             self.softcap.unwrap_or(0.0).to_bits(),
             self.block_words,
+            self.value_from.unwrap_or(NONE),
         ]);
         Dispatch {
             pipeline,
@@ -87,11 +91,15 @@ impl Attend {
     /// The merge of the partial results into values from word `out` on; `values` is how the KV
     /// cache holds values.
     pub fn merge(&self, values: GpuKv, out: u32) -> Merge {
+        let role = match self.value_from {
+            Some(_) => HeadRole::Key,
+            None => HeadRole::Value,
+        };
         Merge {
             attend: *self,
             sinks: None,
             out,
-            rotation: values.rotation(HeadRole::Value, self.d_head as usize),
+            rotation: values.rotation(role, self.d_head as usize),
             powers: None,
         }
     }

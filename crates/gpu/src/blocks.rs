@@ -1,6 +1,7 @@
 //! The kernels that work on whole blocks of the KV cache: copies, and keys at other positions.
 
 use crate::host::PARAM_WORDS;
+use crate::quantize::NONE;
 use crate::{Bindings, Dispatch, GpuKv, HeadRole, PipelineId};
 use atta_kernels::RopePairing;
 
@@ -58,13 +59,15 @@ pub struct MoveKeys {
     pub pairing: RopePairing,
     /// Positions at the beginning of the first block that stay as they are.
     pub n_kept: u32,
+    /// First element of the value in a key that is one.
+    pub value_from: Option<u32>,
 }
 
 impl MoveKeys {
     /// The run of the kernel [`Shader::move_keys`](crate::Shader::move_keys).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..11].copy_from_slice(&[
+        params[1..12].copy_from_slice(&[
             self.d_head,
             self.block_len,
             self.kv as u32,
@@ -75,6 +78,7 @@ impl MoveKeys {
             u32::from(self.pairing == RopePairing::Norm),
             self.n_kept,
             self.kv.rotation(HeadRole::Key, self.d_head as usize),
+            self.value_from.unwrap_or(NONE),
         ]);
         Dispatch {
             pipeline,

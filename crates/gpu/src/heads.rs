@@ -186,7 +186,7 @@ impl HeadRecord {
 pub struct StoreHeads {
     /// First word of the records among the weights.
     pub records: u32,
-    /// How many there are: three, or one for queries alone.
+    /// How many there are: three, two if keys are the values, or one for queries alone.
     pub n_records: u32,
     /// The most heads of a record.
     pub n_heads: u32,
@@ -207,13 +207,15 @@ pub struct StoreHeads {
     /// First word among the tables of the places of the rows: `[n_rows]` pairs of the first word of
     /// the KV block, and of the position in it.
     pub slots: u32,
+    /// First element of the value in a key that is one.
+    pub value_from: Option<u32>,
 }
 
 impl StoreHeads {
     /// The run of the kernel [`Shader::heads`](crate::Shader::heads).
     pub fn dispatch(&self, pipeline: PipelineId, bindings: Bindings) -> Dispatch {
         let mut params = [0; PARAM_WORDS];
-        params[1..9].copy_from_slice(&[
+        params[1..10].copy_from_slice(&[
             self.records,
             self.d_head,
             self.block_len,
@@ -222,6 +224,7 @@ impl StoreHeads {
             self.slots,
             self.keys as u32,
             self.values as u32,
+            self.value_from.unwrap_or(NONE),
         ]);
         Dispatch {
             pipeline,

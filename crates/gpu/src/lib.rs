@@ -23,7 +23,8 @@
 //! - [`Quantize`], [`Product`], [`JoinedProducts`], [`StoreHeads`], [`Attend`], [`Merge`],
 //!   [`AddNormed`], [`AddScaled`], [`MultiplyRows`], [`Convolve`], [`KeepInputs`], [`Decays`],
 //!   [`NormHeads`], [`Scan`], [`CopyBlocks`], [`MoveKeys`], [`Route`], [`GroupSlots`],
-//!   [`ExpertProduct`] and [`Combine`] are kernels with their parameters.
+//!   [`ExpertProduct`], [`Combine`], [`HeadProduct`], [`TransposedProduct`] and [`CopyColumns`] are
+//!   kernels with their parameters.
 //! - [`GpuBackend`] runs the last layers of a model on a host and the first ones on the CPU;
 //!   [`GpuWeights`] are the weights of these layers, [`GpuExecutor`] computes them.
 //! - [`Gpus`] opens each GPU once for all models; a [`Trial`] tells whether one is faster than the
@@ -46,6 +47,7 @@ mod format;
 mod gpus;
 mod heads;
 mod host;
+mod latent;
 mod multiply;
 mod plan;
 mod product;
@@ -78,6 +80,7 @@ pub use host::{
     Bindings, BufferId, Dispatch, GpuKind, GpuStats, Host, HostInfo, Params, PipelineId,
     SharedHost, check_ranges, check_words,
 };
+pub use latent::{CopyColumns, HeadColumns, HeadProduct, TransposedProduct};
 pub use multiply::{MultiplyRows, RowFactor};
 pub use plan::{GpuPlan, GpuShare, GpuWish};
 pub use product::{JoinedPart, JoinedProducts, Product, ProductEnd, ProductWay};

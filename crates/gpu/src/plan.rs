@@ -3,7 +3,7 @@
 //! It knows descriptions and sizes, and no device.
 
 use crate::support::{Runnable, runnable};
-use crate::weights::table_bytes;
+use crate::weights::{decoded_bytes, table_bytes};
 use crate::{Error, GpuExecutor, WeightFormat, check_support};
 use atta_formats::{Directory, TensorInfo};
 use atta_model::spec::ModelSpec;
@@ -133,7 +133,8 @@ impl PlanSizes<'_> {
         let part = GpuShare { n_layers: n }.on_gpu(self.spec);
         let tensors = part.tensors(self.spec, self.directory);
         let tensors: u64 = tensors.iter().flatten().map(|t| bytes_of(t)).sum();
-        tensors.saturating_add(table_bytes(self.spec, &part.layers))
+        let made = table_bytes(self.spec, &part.layers) + decoded_bytes(self.spec, &part.layers);
+        tensors.saturating_add(made)
     }
 
     /// The same with their state and activations.

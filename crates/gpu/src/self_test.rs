@@ -10,6 +10,7 @@ mod experts;
 mod factors;
 mod heads;
 mod joined;
+mod latent;
 mod operations;
 mod products;
 mod recurrent;
@@ -114,6 +115,22 @@ pub const CASES: &[SelfTest] = &[
     SelfTest {
         name: "attention: keys and values of two types",
         run: attention::mixed,
+    },
+    SelfTest {
+        name: "attention: keys that are values",
+        run: attention::latent,
+    },
+    SelfTest {
+        name: "heads: products with a matrix of each",
+        run: latent::products,
+    },
+    SelfTest {
+        name: "heads: products with transposed matrices",
+        run: latent::transposed,
+    },
+    SelfTest {
+        name: "heads: copied columns",
+        run: latent::copies,
     },
     SelfTest {
         name: "experts: routes",

@@ -132,6 +132,18 @@ impl Shader {
         Self::new(&name, &pieces)
     }
 
+    /// Attention over a KV cache of this type whose keys are the values from an element on.
+    pub fn latent_attention(kv: GpuKv) -> Self {
+        if kv != GpuKv::Codes {
+            return Self::attention(kv, kv);
+        }
+        const SUMS: &str = include_str!("shaders/attention/values_codes.wgsl");
+        let of_latent = include_str!("shaders/attention/values_of_latent.wgsl");
+        let all = [KV, MATH, CODES, CODES_8, ATTENTION];
+        let pieces = [&all[..], text_of_keys(kv), &[SUMS, of_latent]].concat();
+        Self::new("attention latent f16", &pieces)
+    }
+
     /// The merge of partial results.
     pub fn merge() -> Self {
         let algorithm = include_str!("shaders/merge.wgsl");
@@ -153,6 +165,22 @@ impl Shader {
     pub fn expert_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
         let columns = include_str!("shaders/columns/experts.wgsl");
         Self::product_of("experts", format, way, &[ONE, columns])
+    }
+
+    /// Products with a matrix of each head; floats have no tiles.
+    pub fn head_product(format: WeightFormat, way: ProductWay) -> Option<Self> {
+        let columns = include_str!("shaders/columns/heads.wgsl");
+        Self::product_of("heads", format, way, &[ONE, columns])
+    }
+
+    /// Products with the transposed matrix of each head.
+    pub fn transposed() -> Self {
+        Self::new("transposed", &[include_str!("shaders/transposed.wgsl")])
+    }
+
+    /// Columns of rows at another place.
+    pub fn copy_columns() -> Self {
+        Self::new("copy columns", &[include_str!("shaders/copy_columns.wgsl")])
     }
 
     /// The choice of experts.
@@ -290,7 +318,7 @@ fn text_of_steps(steps: GroupSteps) -> &'static str {
     }
 }
 
-/// Every kernel, once; of those of experts and of several matrices, which have nothing of a format,
+/// Every kernel, once; of those of experts, heads and several matrices, which have nothing of a format,
 /// one of each algorithm.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![
@@ -310,6 +338,9 @@ pub fn shaders() -> Vec<Shader> {
         Shader::route(),
         Shader::group_slots(),
         Shader::combine(),
+        Shader::transposed(),
+        Shader::copy_columns(),
+        Shader::latent_attention(GpuKv::Codes),
     ];
     all.extend(ScanRule::ALL.map(Shader::scan));
     for keys in GpuKv::ALL {
@@ -320,6 +351,7 @@ pub fn shaders() -> Vec<Shader> {
         for format in WeightFormat::OF_EACH_KERNEL {
             all.extend(Shader::joined_product(format, way));
             all.extend(Shader::expert_product(format, way));
+            all.extend(Shader::head_product(format, way));
         }
     }
     let mut names = std::collections::HashSet::new();

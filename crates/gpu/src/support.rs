@@ -7,7 +7,7 @@ use crate::executor::kv_of;
 use crate::{EXPERTS_MAX, Error, GpuShare, ROUTES_MAX, RowActivation, SCAN_KEY_MAX, WeightFormat};
 use atta_formats::Directory;
 use atta_model::spec::{
-    Activation, Attention, Ffn, KvSource, LayerSpec, Mixer, ModelSpec, Moe, Outputs, Wiring,
+    Activation, Attention, Ffn, LayerSpec, Mixer, ModelSpec, Moe, Outputs, Wiring,
 };
 use atta_model::{KvType, Role, Share};
 
@@ -116,7 +116,7 @@ fn check_layer(spec: &ModelSpec, l: usize, kv: KvType) -> Result<(), &'static st
     let layer = &spec.layers[l];
     check_sublayers(layer)?;
     let elems = kv.of_layer(l, spec.layers.len());
-    let is_unknown = |a: &Attention| kv_of(elems, a.d_head).is_none();
+    let is_unknown = |a: &Attention| kv_of(a, elems).is_none();
     let what = "keys or values of a width that kernels lack";
     first_of(&[(layer.attention().is_some_and(is_unknown), what)])
 }
@@ -173,7 +173,6 @@ fn check_experts(m: &Moe) -> Result<(), &'static str> {
 fn check_attention(a: &Attention) -> Result<(), &'static str> {
     let width = a.d_head > D_HEAD_MAX || !a.d_head.is_multiple_of(2);
     first_of(&[
-        (matches!(a.kv, KvSource::Latent(_)), "latent attention"),
         (a.indexer.is_some(), "an indexer"),
         (width, "heads of this width"),
     ])

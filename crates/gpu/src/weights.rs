@@ -15,7 +15,7 @@ use crate::{
 };
 use adapters::GpuAdapter;
 pub(crate) use adapters::{GpuExpertPair, GpuPair};
-use atta_model::spec::{LayerSpec, ModelSpec};
+use atta_model::spec::{LatentUp, LayerSpec, ModelSpec};
 use atta_model::{
     Adapter, AdapterSizes, BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share,
 };
@@ -23,6 +23,7 @@ use atta_store::{
     Budget, ChunkGuard, Error as StoreError, ModelFiles, Plan, Reservation, ResidencyPolicy,
     Streamed, WeightGroup, Weights,
 };
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,6 +83,17 @@ pub(crate) struct GpuMatrix {
     from: Role,
     bias: Option<Role>,
     rows: RowChoice,
+    /// How its rows are made f32, if they are other ones in the file.
+    decoded: Option<DecodedRows>,
+}
+
+/// Rows that are decoded when they are read.
+#[derive(Clone, Copy, Debug)]
+struct DecodedRows {
+    /// Their format in the file.
+    file: WeightFormat,
+    /// What multiplies them.
+    scale: f32,
 }
 
 /// The matrices of experts in some buffers, all of one shape.
@@ -102,6 +114,8 @@ pub(crate) struct GpuExperts {
 #[derive(Clone, Debug, Default)]
 struct PlacedMatrices {
     matrices: HashMap<MatrixKey, GpuMatrix>,
+    /// Those of the heads of latent attention, which are multiplied by kernels of their own.
+    heads: HashMap<MatrixKey, GpuMatrix>,
     experts: HashMap<MatrixKey, GpuExperts>,
 }
 
@@ -240,6 +254,11 @@ impl GpuWeights {
         self.placed.matrices.get(&key)
     }
 
+    /// The matrices of heads, `[n_heads, rows, d_in]`.
+    pub(crate) fn heads(&self, key: MatrixKey) -> Option<&GpuMatrix> {
+        self.placed.heads.get(&key)
+    }
+
     pub(crate) fn experts(&self, key: MatrixKey) -> Option<&GpuExperts> {
         self.placed.experts.get(&key)
     }
@@ -256,6 +275,14 @@ impl GpuWeights {
             .all_placed()
             .flat_map(|placed| placed.matrices.values());
         matrices.map(|matrix| matrix.format)
+    }
+
+    /// The formats of the matrices of heads that are multiplied as they are.
+    pub(crate) fn head_formats(&self) -> impl Iterator<Item = WeightFormat> {
+        let heads = self.placed.heads.values();
+        heads
+            .filter(|matrix| matrix.decoded.is_none())
+            .map(|matrix| matrix.format)
     }
 
     /// The formats of the matrices of experts.
@@ -322,7 +349,8 @@ impl GpuWeights {
                 None => Ok(()),
             };
         }
-        let all = self.placed.matrices.iter();
+        let placed = &self.placed;
+        let all = placed.matrices.iter().chain(&placed.heads);
         let of_rows = |((_, layer), matrix): &(&MatrixKey, &GpuMatrix)| {
             *layer == rows.layer && matrix.from == rows.role
         };
@@ -357,7 +385,7 @@ impl GpuWeights {
             let bytes = &bytes[(here.start - first) * row_bytes..][..here.len() * row_bytes];
             let word = slice.w + ((here.start - slice.rows.start) * of_row) as u32;
             let buffer = self.arena(slice.arena);
-            let all = bytes.chunks_exact(row_bytes);
+            let all = bytes.chunks_exact(row_bytes).map(|row| matrix.row(row));
             upload_rows(&mut *self.host.lock(), buffer, matrix.format, word, all)?;
         }
         Ok(())
@@ -430,8 +458,24 @@ fn row_bytes(format: WeightFormat, d_in: usize) -> usize {
 }
 
 impl GpuMatrix {
+    /// Bytes of a row in its file.
     fn row_bytes(&self) -> usize {
-        row_bytes(self.format, self.d_in)
+        let file = self.decoded.map_or(self.format, |decoded| decoded.file);
+        row_bytes(file, self.d_in)
+    }
+
+    /// A row of the file, decoded if the matrix is.
+    fn row<'a>(&self, row: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(DecodedRows { file, scale }) = self.decoded else {
+            return Cow::Borrowed(row);
+        };
+        let mut floats = vec![0.0; self.d_in];
+        atta_formats::decode(file.tensor_type(), row, &mut floats)
+            .expect("every type with a kernel has a codec");
+        if scale != 1.0 {
+            floats.iter_mut().for_each(|x| *x *= scale);
+        }
+        Cow::Owned(floats.iter().flat_map(|x| x.to_le_bytes()).collect())
     }
 
     /// What it can be joined by, if it lies whole in a buffer and no factor multiplies it.
@@ -470,6 +514,16 @@ pub(crate) fn table_bytes(spec: &ModelSpec, layers: &Range<usize>) -> u64 {
         .filter_map(LayerSpec::moe);
     let n_words = moes.map(|m| 2 * 3 * ExpertSlice::TABLE_WORDS * m.n_experts);
     4 * n_words.sum::<usize>() as u64
+}
+
+/// Bytes of the matrices of heads that are decoded here, of some layers.
+pub(crate) fn decoded_bytes(spec: &ModelSpec, layers: &Range<usize>) -> u64 {
+    let layers = spec.layers[layers.clone()].iter();
+    let n_floats = layers.filter_map(LayerSpec::attention).map(|a| {
+        let joint = a.latent().filter(|latent| latent.up == LatentUp::Joint);
+        joint.map_or(0, |latent| a.n_heads * latent.d_key * latent.d_latent)
+    });
+    4 * n_floats.sum::<usize>() as u64
 }
 
 /// Makes the source of weights.

@@ -91,7 +91,15 @@ fn a_chain_computes_the_bits_of_one_executor_at_every_cut() {
 
 #[test]
 fn states_are_those_of_one_executor_and_move_both_ways() {
-    let names = ["llama-plain", "gemma3", "qwen3", "jamba", "mamba", "falcon-h1", "qwen35"];
+    let names = [
+        "llama-plain",
+        "gemma3",
+        "qwen3",
+        "jamba",
+        "mamba",
+        "falcon-h1",
+        "qwen35",
+    ];
     for name in names {
         let model = golden(name).model();
         let ids = tokens(&model, 40);

@@ -11,14 +11,33 @@ const TILE_ROWS: u32 = 16;
 /// What kernels are needed for.
 #[derive(Debug, Default)]
 pub(super) struct KernelNeeds {
-    /// Formats of matrices, of those that are multiplied several at once, and of experts.
+    /// Formats of matrices, of those that are multiplied several at once, of experts and of heads.
     pub(super) formats: HashSet<WeightFormat>,
     pub(super) joined: HashSet<WeightFormat>,
     pub(super) experts: HashSet<WeightFormat>,
-    /// Types of keys and of values.
-    pub(super) kv: HashSet<[GpuKv; 2]>,
+    pub(super) heads: HashSet<WeightFormat>,
+    pub(super) attention: HashSet<AttentionKind>,
     /// Rules of recurrent states.
     pub(super) rules: HashSet<ScanRule>,
+}
+
+/// A kernel of attention.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct AttentionKind {
+    /// Types of keys and of values.
+    pub(super) kv: [GpuKv; 2],
+    /// Whether keys are the values.
+    pub(super) is_latent: bool,
+}
+
+impl AttentionKind {
+    fn shader(self) -> Shader {
+        let [keys, values] = self.kv;
+        match self.is_latent {
+            true => Shader::latent_attention(keys),
+            false => Shader::attention(keys, values),
+        }
+    }
 }
 
 /// Compiled kernels.
@@ -37,18 +56,20 @@ pub(super) struct Kernels {
     pub(super) copy_blocks: PipelineId,
     pub(super) merge: PipelineId,
     pub(super) combine: PipelineId,
+    pub(super) transposed: PipelineId,
+    pub(super) copy_columns: PipelineId,
     /// The choice of experts, and their slots in order.
     pub(super) route: PipelineId,
     pub(super) group_slots: PipelineId,
-    /// By the types of keys and of values.
-    attention: HashMap<[GpuKv; 2], PipelineId>,
+    attention: HashMap<AttentionKind, PipelineId>,
     scans: HashMap<ScanRule, PipelineId>,
     products: Products,
     joined: Products,
     experts: Products,
+    heads_of: Products,
 }
 
-/// The makers of products' kernels: of one matrix, of several, of those of experts.
+/// The makers of products' kernels: of one matrix, of several, of those of experts and of heads.
 type Maker = fn(WeightFormat, ProductWay) -> Option<Shader>;
 
 /// Compiled products of a kind.
@@ -104,14 +125,17 @@ impl KernelNeeds {
             Shader::copy_blocks(),
             Shader::merge(),
             Shader::combine(),
+            Shader::transposed(),
+            Shader::copy_columns(),
             Shader::route(),
             Shader::group_slots(),
         ];
         all.extend(self.rules.iter().copied().map(Shader::scan));
-        all.extend(self.kv.iter().map(|&[k, v]| Shader::attention(k, v)));
+        all.extend(self.attention.iter().map(|kind| kind.shader()));
         all.extend(texts(&self.formats, Shader::product).map(|(_, text)| text));
         all.extend(texts(&self.joined, Shader::joined_product).map(|(_, text)| text));
         all.extend(texts(&self.experts, Shader::expert_product).map(|(_, text)| text));
+        all.extend(texts(&self.heads, Shader::head_product).map(|(_, text)| text));
         all
     }
 }
@@ -123,8 +147,8 @@ impl Kernels {
         let names = shaders.iter().map(|shader| shader.name.as_str());
         let made: HashMap<&str, _> = names.zip(host.pipelines(&shaders)?).collect();
         let of = |shader: Shader| made[shader.name.as_str()];
-        let attention = needs.kv.iter();
-        let attention = attention.map(|&[k, v]| ([k, v], of(Shader::attention(k, v))));
+        let attention = needs.attention.iter();
+        let attention = attention.map(|&kind| (kind, of(kind.shader())));
         let scans = needs.rules.iter();
         let scans = scans.map(|&rule| (rule, of(Shader::scan(rule))));
         Ok(Self {
@@ -141,6 +165,8 @@ impl Kernels {
             copy_blocks: of(Shader::copy_blocks()),
             merge: of(Shader::merge()),
             combine: of(Shader::combine()),
+            transposed: of(Shader::transposed()),
+            copy_columns: of(Shader::copy_columns()),
             route: of(Shader::route()),
             group_slots: of(Shader::group_slots()),
             attention: attention.collect(),
@@ -148,6 +174,7 @@ impl Kernels {
             products: Products::of(&needs.formats, Shader::product, &made),
             joined: Products::of(&needs.joined, Shader::joined_product, &made),
             experts: Products::of(&needs.experts, Shader::expert_product, &made),
+            heads_of: Products::of(&needs.heads, Shader::head_product, &made),
         })
     }
 
@@ -172,8 +199,13 @@ impl Kernels {
         self.scans[&rule]
     }
 
-    pub(super) fn attention(&self, kv: [GpuKv; 2]) -> PipelineId {
-        self.attention[&kv]
+    /// The same of products with a matrix of each head.
+    pub(super) fn of_heads(&self, format: WeightFormat, n_rows: u32) -> (ProductWay, PipelineId) {
+        self.heads_of.of_rows(format, n_rows)
+    }
+
+    pub(super) fn attention(&self, kind: AttentionKind) -> PipelineId {
+        self.attention[&kind]
     }
 }
 

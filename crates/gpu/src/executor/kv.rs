@@ -8,6 +8,7 @@ use super::buffer::OwnBuffer;
 use super::kernels::Kernels;
 use super::states::GpuStates;
 use crate::{Bindings, CopyBlocks, Dispatch, Error, GpuKv, MoveKeys, SharedHost};
+use atta_kernels::KvRole;
 use atta_model::{BlockPiece, Error as ModelError, KeyTurn, KvArena, StoredKeys, seqs::BLOCK_LEN};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -216,6 +217,10 @@ impl GpuArena {
             d_rope: n_angles as u32,
             pairing: turn.pairing,
             n_kept: (start % BLOCK_LEN) as u32,
+            value_from: match keys.rows.role {
+                KvRole::Both { value_from } => Some(value_from as u32),
+                KvRole::Key | KvRole::Value => None,
+            },
         };
         let mut host = self.host.lock();
         host.write(self.bindings.tables, 0, &words.collect::<Vec<u8>>())?;

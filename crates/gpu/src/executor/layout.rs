@@ -13,6 +13,8 @@ use atta_model::{AdapterSizes, ExecutorSize, Share};
 /// Words of partial results of attention, and of logits that are computed at once, but for rows
 /// with more: 32 MiB, or an eighth of the largest buffer.
 const MAX_ROOM: usize = 8 << 20;
+/// Workgroups in one dimension.
+const MAX_GRID: usize = crate::host::GRID_MAX as usize;
 /// Positions of a chunk of attention.
 const CHUNK: usize = crate::CHUNK;
 
@@ -49,6 +51,7 @@ pub(super) struct Layout {
     pub(super) n_acts: usize,
     pub(super) experts: ExpertRegions,
     pub(super) recurrent: RecurrentRegions,
+    pub(super) latent: LatentRegions,
     pub(super) adapters: AdapterRegions,
     /// Words of the regions that are used in turns.
     room: usize,
@@ -177,6 +180,63 @@ impl RecurrentWidths {
                 words.take(n * self.d_low)?,
                 words.take(n * self.d_low)?,
             ],
+        })
+    }
+}
+
+/// Where the numbers of latent attention are, beside those of other attention.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LatentRegions {
+    /// Queries before matrices are absorbed, `[n_rows, n_heads, d_key + d_rope]`.
+    pub(super) q: u32,
+    /// Latent vectors of keys and values, `[n_rows, d_latent + d_rope]`, and of queries.
+    pub(super) kv: u32,
+    pub(super) q_latent: u32,
+    /// Inputs of the matrices of some heads, a head behind the other, as values and as activations
+    /// in the place of partial results.
+    pub(super) rows: u32,
+    pub(super) row_acts: Acts,
+    /// How many of these rows there is room for.
+    pub(super) n_rows: usize,
+}
+
+/// The widths of latent attention, where they are largest; zeros without any.
+#[derive(Clone, Copy, Debug, Default)]
+struct LatentWidths {
+    d_q: usize,
+    d_kv: usize,
+    d_query: usize,
+    /// Of the inputs of the matrices of heads.
+    d_row: usize,
+    n_heads: usize,
+}
+
+impl LatentWidths {
+    fn of(spec: &ModelSpec) -> Self {
+        let mut max = Self::default();
+        for (a, latent) in spec.attentions().filter_map(|a| Some((a, a.latent()?))) {
+            max = Self {
+                d_q: max.d_q.max(a.d_q_rows()),
+                d_kv: max.d_kv.max(a.d_kv()),
+                d_query: max.d_query.max(latent.d_query.unwrap_or(0)),
+                d_row: max.d_row.max(latent.d_key).max(latent.d_latent),
+                n_heads: max.n_heads.max(a.n_heads),
+            };
+        }
+        max
+    }
+
+    /// Places the values of `n` rows; the rows of heads take at most `room` words, but for one head.
+    fn place(self, n: usize, room: usize, words: &mut Words) -> Result<LatentRegions, Error> {
+        let most = n.saturating_mul(self.n_heads).min(MAX_GRID.max(n));
+        let n_rows = (room / self.d_row.max(1)).min(most).max(n.min(most));
+        Ok(LatentRegions {
+            q: words.take(n * self.d_q)?,
+            kv: words.take(n * self.d_kv)?,
+            q_latent: words.take(n * self.d_query)?,
+            rows: words.take(n_rows * self.d_row)?,
+            row_acts: Acts::default(),
+            n_rows,
         })
     }
 }
@@ -341,6 +401,7 @@ impl Layout {
         self.v = mixer.take(n * d_kv)?;
         self.heads = mixer.take(n * d_q)?;
         self.gates = mixer.take(n * spec.attentions().map(n_gates).max().unwrap_or(0))?;
+        self.latent = LatentWidths::of(spec).place(n, self.room, &mut mixer)?;
         let mut recurrent = values;
         self.recurrent = RecurrentWidths::of(spec).place(n, &mut recurrent)?;
         let mut mlp = values;
@@ -374,8 +435,9 @@ impl Layout {
         let (d_q, _, d_ff) = spec.max_widths();
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
-        let recurrent = RecurrentWidths::of(spec);
+        let (latent, recurrent) = (LatentWidths::of(spec), RecurrentWidths::of(spec));
         let d_mixed = d_q.max(recurrent.d_results).max(recurrent.d_low);
+        let d_mixed = d_mixed.max(latent.d_query);
         self.mixed = acts.take_acts(n, d_mixed)?;
         if experts.n_used > 0 {
             let n_slots = n * experts.n_used;
@@ -383,6 +445,7 @@ impl Layout {
             self.experts.groups = acts.take(GroupSlots::n_words(n_slots))?;
         }
         let mut attention = acts;
+        let mut heads = acts;
         for layout in LAYOUTS {
             let of_slots = |m: &Moe| m.n_used * layout.row_words(m.expert.d_ff);
             let of_row = moes(spec)
@@ -393,7 +456,8 @@ impl Layout {
         let of_row = partial_words(spec, n_ctx.div_ceil(CHUNK));
         self.n_partials = of_row.saturating_mul(n).min(self.room.max(of_row));
         self.partials = attention.take(self.n_partials)?;
-        self.n_acts = acts.0.max(attention.0);
+        self.latent.row_acts = heads.take_acts(self.latent.n_rows, latent.d_row)?;
+        self.n_acts = acts.0.max(attention.0).max(heads.0);
         Ok(())
     }
 }

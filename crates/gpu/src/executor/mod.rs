@@ -9,6 +9,7 @@ mod buffer;
 mod experts;
 mod kernels;
 mod kv;
+mod latent;
 mod layout;
 mod pass;
 mod recurrent;
@@ -21,13 +22,13 @@ use crate::gpus::{GPU_ACTIVATIONS, GPU_STATE};
 use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost};
 use adapters::{AdapterTables, n_factors};
 use atta_kernels::KvElem;
-use atta_model::spec::ModelSpec;
+use atta_model::spec::{Attention, ModelSpec};
 use atta_model::{
     AdapterSizes, Batch, Error as ModelError, ExecutorBytes, ExecutorInfo, ExecutorSize, KvCache,
     Role, RopeTables, admission,
 };
 use atta_store::{Budget, Reservation};
-use kernels::{KernelNeeds, Kernels};
+use kernels::{AttentionKind, KernelNeeds, Kernels};
 use kv::{ArenaParts, GpuArena};
 use layout::Layout;
 use pass::TOGETHER;
@@ -252,9 +253,15 @@ fn elems(spec: &ModelSpec, size: &ExecutorSize) -> Vec<KvElem> {
     layers.flat_map(|l| size.kv.of_layer(l, n_layers)).collect()
 }
 
-/// How GPUs hold keys and values of these element types and width, if they can.
-pub(crate) fn kv_of([k, v]: [KvElem; 2], d_head: usize) -> Option<[GpuKv; 2]> {
-    Some([GpuKv::of(k, d_head)?, GpuKv::of(v, d_head)?])
+/// How GPUs hold keys and values of these element types, if they can; keys that are the values have
+/// the type of keys.
+pub(crate) fn kv_of(a: &Attention, [k, v]: [KvElem; 2]) -> Option<[GpuKv; 2]> {
+    let keys = GpuKv::of(k, a.d_head)?;
+    let values = match a.latent() {
+        Some(_) => keys,
+        None => GpuKv::of(v, a.d_head)?,
+    };
+    Some([keys, values])
 }
 
 /// The kernels of an executor.
@@ -263,17 +270,18 @@ fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> 
     let mut needs = KernelNeeds {
         formats: weights.formats().collect(),
         experts: weights.expert_formats().collect(),
+        heads: weights.head_formats().collect(),
         ..KernelNeeds::default()
     };
     for l in weights.part().layers.clone() {
         needs.rules.extend(rule_of(&spec.layers[l]));
         if let Some(a) = spec.layers[l].attention() {
             let elems = size.kv.of_layer(l, spec.layers.len());
-            let held = kv_of(elems, a.d_head);
             let what = || format!("layer {l} has keys or values of a width that kernels lack");
-            needs
-                .kv
-                .insert(held.ok_or_else(|| Error::Unsupported(what()))?);
+            needs.attention.insert(AttentionKind {
+                kv: kv_of(a, elems).ok_or_else(|| Error::Unsupported(what()))?,
+                is_latent: a.latent().is_some(),
+            });
         }
         let runs = TOGETHER.iter().flat_map(|roles| weights.runs(l, roles));
         let joined = runs.filter(|run| run.len() > 1);
@@ -287,7 +295,8 @@ fn compile(weights: &GpuWeights, size: &ExecutorSize) -> Result<Kernels, Error> 
 /// Where the bits are those of every instruction set, the name of the one beside it; else that of
 /// the plain one, which adds floats as the kernels do.
 fn numerics(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> String {
-    let mut formats = weights.formats().chain(weights.expert_formats());
+    let others = weights.expert_formats().chain(weights.head_formats());
+    let mut formats = weights.formats().chain(others);
     let has_floats = formats.any(|format| format.acts() == ActLayout::F32);
     let is_float = |elem: &KvElem| *elem == KvElem::F32;
     let has_floats = has_floats || elems(weights.model().spec(), size).iter().any(is_float);

@@ -7,8 +7,9 @@
 //! It interprets the description of the model as the CPU does, and adds in the same order; it knows
 //! no bytes. A sublayer's input is codes in the layouts of its matrices.
 
-use super::kernels::Kernels;
+use super::kernels::{AttentionKind, Kernels};
 use super::kv_of;
+use super::latent::{LatentLayer, OF_LATENT};
 use super::layout::{Acts, Layout, n_gates};
 use super::recurrent::{OF_CHANNELS, OF_MAMBA, OF_NET, OF_SHORT_CONV};
 use super::tables::StepTables;
@@ -28,8 +29,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Matrices of a layer that read the same rows, where it has them.
-pub(super) const TOGETHER: [&[Role]; 7] = [
+pub(super) const TOGETHER: [&[Role]; 8] = [
     &OF_MIXER,
+    &OF_LATENT,
     &OF_SHORT_CONV,
     &OF_NET,
     &OF_MAMBA,
@@ -87,8 +89,13 @@ pub(super) struct KvOfLayer {
 impl KvOfLayer {
     /// How keys and values are held.
     fn types(&self, a: &Attention) -> Option<[GpuKv; 2]> {
-        kv_of([self.place.k.1, self.place.v.1], a.d_head)
+        kv_of(a, [self.place.k.1, self.place.v.1])
     }
+}
+
+/// The first element of the value in a key, where keys are the values.
+fn value_from(a: &Attention) -> Option<u32> {
+    a.latent().map(|_| a.d_rotatable() as u32)
 }
 
 /// A step, as far as it is recorded.
@@ -230,6 +237,9 @@ impl<'a> Recorded<'a> {
 
     /// Results of heads, as codes.
     pub(super) fn attention(&mut self, l: usize, a: &Attention) {
+        if let KvSource::Latent(latent) = &a.kv {
+            return self.latent_attention(LatentLayer { l, a, latent });
+        }
         let layout = self.parts.layout;
         let places = [layout.q, layout.k, layout.v, layout.gates];
         let products: Vec<_> = OF_MIXER.into_iter().zip(places).collect();
@@ -288,16 +298,19 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    fn store_heads(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
+    pub(super) fn store_heads(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
         let Some([keys, values]) = kv.types(a) else {
             return;
         };
         let tables = self.parts.tables;
         let rope = self.parts.ropes.of_layer(l);
-        let is_own = matches!(a.kv, KvSource::Own { .. });
         let heads = StoreHeads {
             records: self.parts.vectors.layer(l).records,
-            n_records: if is_own { 3 } else { 1 },
+            n_records: match a.kv {
+                KvSource::Own { .. } => 3,
+                KvSource::Latent(_) => 2,
+                KvSource::Layer(_) => 1,
+            },
             n_heads: a.n_heads as u32,
             d_head: a.d_head as u32,
             n_rows: self.n_rows,
@@ -307,13 +320,14 @@ impl<'a> Recorded<'a> {
             rope: rope.map_or(0, |(table, _)| tables.rope(table)),
             factors: tables.factors(a),
             slots: tables.slots(l),
+            value_from: value_from(a),
         };
         let kernel = self.parts.kernels.heads;
         self.dispatches.push(heads.dispatch(kernel, kv.bindings));
     }
 
     /// Attention of some rows at a time, as many as there is room for partial results.
-    fn attend(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
+    pub(super) fn attend(&mut self, l: usize, a: &Attention, kv: &KvOfLayer) {
         let room = self.parts.layout.n_partials as u32;
         let mut first = 0;
         while first < self.n_rows {
@@ -356,11 +370,15 @@ impl<'a> Recorded<'a> {
             scale: a.scale,
             softcap: a.softcap,
             slopes: constants.slopes,
+            value_from: value_from(a),
         };
         let mut merge = attend.merge(types[1], layout.heads + rows.start * d_q);
         merge.sinks = vectors.get(Role::AttnSinks, Some(l));
         merge.powers = constants.results;
-        let kernel = kernels.attention(types);
+        let kernel = kernels.attention(AttentionKind {
+            kv: types,
+            is_latent: a.latent().is_some(),
+        });
         self.dispatches.push(attend.dispatch(kernel, kv.bindings));
         self.dispatches
             .push(merge.dispatch(kernels.merge, kv.bindings));
@@ -435,7 +453,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// The input of a sublayer for its first matrices.
-    fn enter(&mut self, l: usize, sublayer: Sublayer, products: &[(Role, u32)]) {
+    pub(super) fn enter(&mut self, l: usize, sublayer: Sublayer, products: &[(Role, u32)]) {
         let roles: Vec<_> = products.iter().map(|(role, _)| *role).collect();
         self.enter_by(l, self.pre_norm(l, sublayer), &roles);
     }

@@ -132,7 +132,8 @@ impl Vectors {
         })
     }
 
-    /// Queries, keys and values; queries alone where keys are another layer's.
+    /// Queries, keys and values; no values where keys are those, queries alone where keys are another
+    /// layer's.
     fn records(&self, of: &AttentionAt<'_>, powers: [Option<HeadPowers>; 3]) -> Vec<HeadRecord> {
         let AttentionAt {
             l,
@@ -154,9 +155,6 @@ impl Vectors {
             stored: 0,
             rotation: 0,
         };
-        let KvSource::Own { v_norm, .. } = a.kv else {
-            return vec![query];
-        };
         let rotation = |role, elem| {
             let kv = GpuKv::of(elem, a.d_head);
             kv.map_or(0, |kv| kv.rotation(role, a.d_head))
@@ -170,6 +168,11 @@ impl Vectors {
             stored: (place.k.0 / 4) as u32,
             rotation: rotation(HeadRole::Key, place.k.1),
             ..query
+        };
+        let v_norm = match a.kv {
+            KvSource::Layer(_) => return vec![query],
+            KvSource::Latent(_) => return vec![query, key],
+            KvSource::Own { v_norm, .. } => v_norm,
         };
         let ones = |eps| HeadNorm::First {
             weight: self.ones,

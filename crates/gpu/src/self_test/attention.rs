@@ -26,6 +26,8 @@ struct AttnVariant {
     has_sinks: bool,
     /// Multiplies queries: large ones make peaks.
     size: f32,
+    /// First element of the value in a key that is one.
+    value_from: Option<usize>,
 }
 
 const PLAIN: AttnVariant = AttnVariant {
@@ -35,7 +37,22 @@ const PLAIN: AttnVariant = AttnVariant {
     has_slopes: false,
     has_sinks: false,
     size: 1.0,
+    value_from: None,
 };
+/// Keys that are values: behind a part of a section, and behind two sections.
+const LATENT: [AttnVariant; 2] = [
+    AttnVariant {
+        value_from: Some(16),
+        has_sinks: true,
+        ..PLAIN
+    },
+    AttnVariant {
+        d_head: 208,
+        window: 140,
+        value_from: Some(144),
+        ..PLAIN
+    },
+];
 const VARIANTS: [AttnVariant; 4] = [
     PLAIN,
     AttnVariant {
@@ -94,13 +111,32 @@ pub(super) fn mixed(probe: &mut Probe<'_>) -> Result<(), Error> {
     check(probe, [GpuKv::Nibbles, GpuKv::Floats])
 }
 
+pub(super) fn latent(probe: &mut Probe<'_>) -> Result<(), Error> {
+    let mut all = GpuKv::ALL.into_iter();
+    all.try_for_each(|kv| check_variants(probe, [kv; 2], &LATENT))
+}
+
 fn check(probe: &mut Probe<'_>, kv: [GpuKv; 2]) -> Result<(), Error> {
-    for variant in VARIANTS {
+    check_variants(probe, kv, &VARIANTS)
+}
+
+fn check_variants(
+    probe: &mut Probe<'_>,
+    kv: [GpuKv; 2],
+    variants: &[AttnVariant],
+) -> Result<(), Error> {
+    for &variant in variants {
         let sample = AttnSample::new(probe, variant, kv);
         let got = sample.on_gpu(probe)?;
         let expected = sample.on_cpu(probe);
         let what = format!("{kv:?} {variant:?}");
-        probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+        // What lies before the value has no meaning.
+        let first = variant.value_from.unwrap_or(0);
+        let is_value = |i: &usize| i % variant.d_head >= first;
+        let places: Vec<usize> = (0..got.len()).filter(is_value).collect();
+        let got: Vec<u32> = places.iter().map(|&i| got[i]).collect();
+        let expected = places.iter().map(|&i| expected[i].to_bits());
+        probe.same(&what, &got, expected)?;
     }
     Ok(())
 }
@@ -122,10 +158,14 @@ impl AttnSample {
         };
         let layer_bytes = sample.layer().block_bytes;
         sample.arena = vec![0xff; layer_bytes * n_blocks as usize];
+        let n_parts = if variant.value_from.is_some() { 1 } else { 2 };
         for position in 0..N_CTX {
-            for rows in [sample.layer().keys(), sample.layer().values()] {
+            let parts = [sample.layer().keys(), sample.layer().values()];
+            for rows in parts.into_iter().take(n_parts) {
                 for h in 0..N_KV_HEADS {
-                    let head = samples.floats(d);
+                    let mut head = samples.floats(d);
+                    // One large element makes codes that values do not have.
+                    head[d - 1 - position % 8] *= if position % 3 == 0 { 30.0 } else { 1.0 };
                     sample.store(probe, rows, [position, h], &head);
                 }
             }
@@ -151,6 +191,7 @@ impl AttnSample {
     fn layer(&self) -> KvLayer<'_> {
         let d_head = self.variant.d_head;
         let [k_elem, v_elem] = [self.keys, self.values].map(GpuKv::elem);
+        let value_from = self.variant.value_from;
         let bytes = |elem, role| {
             let rows = KvRows {
                 elem,
@@ -159,18 +200,23 @@ impl AttnSample {
             };
             N_KV_HEADS * BLOCK_LEN * rows.row_bytes()
         };
-        let keys = bytes(k_elem, KvRole::Key);
+        let both = value_from.map(|value_from| KvRole::Both { value_from });
+        let keys = bytes(k_elem, both.unwrap_or(KvRole::Key));
+        let [v_at, values] = match both {
+            Some(_) => [0, 0],
+            None => [keys, bytes(v_elem, KvRole::Value)],
+        };
         KvLayer {
             arena: &self.arena,
-            block_bytes: keys + bytes(v_elem, KvRole::Value),
+            block_bytes: keys + values,
             k_at: 0,
-            v_at: keys,
+            v_at,
             block_len: BLOCK_LEN,
             n_kv_heads: N_KV_HEADS,
             d_head,
             k_elem,
             v_elem,
-            value_from: None,
+            value_from,
         }
     }
 
@@ -204,6 +250,7 @@ impl AttnSample {
             scale: 0.3,
             softcap: self.variant.softcap,
             slopes: self.variant.has_slopes.then_some(0),
+            value_from: self.variant.value_from.map(|at| at as u32),
         }
     }
 
@@ -232,9 +279,11 @@ impl AttnSample {
             sinks: self.variant.has_sinks.then_some(SLOPES.len() as u32),
             ..attend.merge(self.values, out as u32)
         };
-        probe.run(&Shader::attention(self.keys, self.values), |p| {
-            attend.dispatch(p, bindings)
-        })?;
+        let shader = match self.variant.value_from {
+            Some(_) => Shader::latent_attention(self.keys),
+            None => Shader::attention(self.keys, self.values),
+        };
+        probe.run(&shader, |p| attend.dispatch(p, bindings))?;
         probe.run(&Shader::merge(), |p| merge.dispatch(p, bindings))?;
         probe.words(bindings.values, out, out)
     }

@@ -44,8 +44,14 @@ pub(super) fn copies(probe: &mut Probe<'_>) -> Result<(), Error> {
 
 pub(super) fn moved(probe: &mut Probe<'_>) -> Result<(), Error> {
     for kv in GpuKv::ALL {
-        for (d, pairing) in [(64, RopePairing::Norm), (160, RopePairing::Neox)] {
-            let keys = MovedKeys::new(probe, kv, d);
+        let both = KvRole::Both { value_from: 40 };
+        let all = [
+            (64, KvRole::Key, RopePairing::Norm),
+            (160, KvRole::Key, RopePairing::Neox),
+            (104, both, RopePairing::Norm),
+        ];
+        for (d, role, pairing) in all {
+            let keys = MovedKeys::new(probe, kv, role, d);
             let got = keys.on_gpu(probe, pairing)?;
             let expected = keys.on_cpu(probe, pairing);
             let words = expected.as_chunks().0.iter();
@@ -66,11 +72,11 @@ struct MovedKeys {
 }
 
 impl MovedKeys {
-    fn new(probe: &Probe<'_>, kv: GpuKv, d: usize) -> Self {
+    fn new(probe: &Probe<'_>, kv: GpuKv, role: KvRole, d: usize) -> Self {
         let mut samples = Samples(d as u64 + 3);
         let rows = KvRows {
             elem: kv.elem(),
-            role: KvRole::Key,
+            role,
             d,
         };
         let angles = samples.floats(D_ROPE / 2);
@@ -126,6 +132,10 @@ impl MovedKeys {
             d_rope: D_ROPE as u32,
             pairing,
             n_kept: N_KEPT as u32,
+            value_from: match self.rows.role {
+                KvRole::Both { value_from } => Some(value_from as u32),
+                KvRole::Key | KvRole::Value => None,
+            },
         };
         probe.run(&Shader::move_keys(), |p| moved.dispatch(p, bindings))?;
         probe.words(bindings.kv, 0, N_BLOCKS * block_words)

@@ -17,37 +17,42 @@ const EPS: f32 = 1e-6;
 const FACTORS: [f32; N_ROWS] = [1.0, 1.3, 0.7];
 
 /// Widths, ropes and norms: a whole head of neighbours, a part of one, none; a key of two sections,
-/// whole and short groups of 4 bits.
-const SHAPES: [HeadShape; 6] = [
+/// whole and short groups of 4 bits; a key that is the value behind its rope and a section.
+const SHAPES: [HeadShape; 7] = [
     HeadShape {
         d_head: 64,
         d_rope: 64,
         pairing: RopePairing::Norm,
         norm: HeadNorm::None,
+        value_from: None,
     },
     HeadShape {
         d_head: 80,
         d_rope: 32,
         pairing: RopePairing::Neox,
         norm: FIRST,
+        value_from: None,
     },
     HeadShape {
         d_head: 160,
         d_rope: 160,
         pairing: RopePairing::Neox,
         norm: LAST,
+        value_from: None,
     },
     HeadShape {
         d_head: 16,
         d_rope: 0,
         pairing: RopePairing::Norm,
         norm: FIRST,
+        value_from: None,
     },
     HeadShape {
         d_head: 24,
         d_rope: 24,
         pairing: RopePairing::Neox,
         norm: HeadNorm::Unit { eps: EPS },
+        value_from: None,
     },
     HeadShape {
         d_head: 48,
@@ -57,6 +62,14 @@ const SHAPES: [HeadShape; 6] = [
             weight: 0,
             eps: EPS,
         },
+        value_from: None,
+    },
+    HeadShape {
+        d_head: 208,
+        d_rope: 16,
+        pairing: RopePairing::Norm,
+        norm: HeadNorm::None,
+        value_from: Some(144),
     },
 ];
 const FIRST: HeadNorm = HeadNorm::First {
@@ -74,6 +87,8 @@ struct HeadShape {
     d_rope: usize,
     pairing: RopePairing,
     norm: HeadNorm,
+    /// First element of the value in a key that is one.
+    value_from: Option<usize>,
 }
 
 /// Inputs of one dispatch.
@@ -148,11 +163,19 @@ impl HeadSample {
         }
     }
 
+    /// What is stored, and its record among [`records`](Self::records).
+    fn stored(&self) -> Vec<(usize, KvRole)> {
+        match self.shape.value_from {
+            Some(value_from) => vec![(1, KvRole::Both { value_from })],
+            None => vec![(1, KvRole::Key), (2, KvRole::Value)],
+        }
+    }
+
     /// Bytes of the keys of a block, and of the block.
     fn block_bytes(&self) -> [usize; 2] {
-        let bytes = |role| N_KV_HEADS * BLOCK_LEN * self.rows(role).row_bytes();
-        let keys = bytes(KvRole::Key);
-        [keys, keys + bytes(KvRole::Value)]
+        let bytes = |(_, role)| N_KV_HEADS * BLOCK_LEN * self.rows(role).row_bytes();
+        let all: Vec<usize> = self.stored().into_iter().map(bytes).collect();
+        [all[0], all.iter().sum()]
     }
 
     fn records(&self) -> [HeadRecord; 3] {
@@ -215,7 +238,7 @@ impl HeadSample {
         })?;
         let heads = StoreHeads {
             records: self.vectors.len() as u32,
-            n_records: 3,
+            n_records: 1 + self.stored().len() as u32,
             n_heads: N_HEADS as u32,
             d_head: self.shape.d_head as u32,
             n_rows: N_ROWS as u32,
@@ -225,6 +248,7 @@ impl HeadSample {
             rope: 0,
             factors: Some(self.turns.len() as u32),
             slots: (self.turns.len() + N_ROWS) as u32,
+            value_from: self.shape.value_from.map(|at| at as u32),
         };
         probe.run(&Shader::heads(), |p| heads.dispatch(p, bindings))?;
         let n_queries = N_ROWS * N_HEADS * self.shape.d_head;
@@ -284,9 +308,10 @@ impl HeadSample {
     fn on_cpu(&self, probe: &Probe<'_>) -> (Vec<f32>, Vec<u8>) {
         let [_, block_bytes] = self.block_bytes();
         let mut arena = vec![0; N_BLOCKS * block_bytes];
-        let [query, key, value] = self.records();
+        let records = self.records();
         for (t, [block, position]) in SLOTS.into_iter().enumerate() {
-            for (record, role) in [(&key, KvRole::Key), (&value, KvRole::Value)] {
+            for (i, role) in self.stored() {
+                let record = &records[i];
                 for h in 0..N_KV_HEADS {
                     let head = self.finish(probe, record, [t, h]);
                     let rows = self.rows(role);
@@ -298,7 +323,7 @@ impl HeadSample {
             }
         }
         let places = (0..N_ROWS).flat_map(|t| (0..N_HEADS).map(move |h| [t, h]));
-        let queries = places.flat_map(|place| self.finish(probe, &query, place));
+        let queries = places.flat_map(|place| self.finish(probe, &records[0], place));
         (queries.collect(), arena)
     }
 }

@@ -24,6 +24,8 @@ struct Params {
     // 0: none.
     softcap: f32,
     block_words: u32,
+    // The first element of the value in a key that is one; NONE: values are apart.
+    value_from: u32,
 }
 
 const CHUNK: u32 = 128u;

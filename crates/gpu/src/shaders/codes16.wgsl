@@ -1,9 +1,37 @@
-// 16-bit codes of queries, keys and values (`codes16.rs` of atta-kernels).
+// 16-bit codes of queries, keys and values (`codes16.rs` of atta-kernels). Parameters have `d_head` and `value_from`, the
+// first element of the value in a key that is one; NONE: values are apart.
 
 const KEY_SECTION: u32 = 128u;
 // The bits of 2^-56 and 2^56: rows below have no codes but zeros, rows above have no scale.
 const TINY: u32 = 0x23800000u;
 const HUGE: u32 = 0x5b800000u;
+
+// The elements of a key that share scales by 128; those behind them have one, which is that of the value.
+fn keys_end() -> u32 {
+    return min(p.d_head, p.value_from);
+}
+
+fn n_sections_by_128() -> u32 {
+    return (keys_end() + KEY_SECTION - 1u) / KEY_SECTION;
+}
+
+// Scales of a key.
+fn n_key_sections() -> u32 {
+    return n_sections_by_128() + select(0u, 1u, keys_end() < p.d_head);
+}
+
+// First and end of the elements that share scale `j` of a key.
+fn key_section(j: u32) -> vec2<u32> {
+    if j == n_sections_by_128() {
+        return vec2<u32>(keys_end(), p.d_head);
+    }
+    return vec2<u32>(j * KEY_SECTION, min(keys_end(), (j + 1u) * KEY_SECTION));
+}
+
+// The scale of element `i` of a key.
+fn section_with(i: u32) -> u32 {
+    return select(i / KEY_SECTION, n_sections_by_128(), i >= keys_end());
+}
 
 fn scale_or_none(peak: u32, scale: f32) -> f32 {
     let found = select(bitcast<u32>(scale), 0u, peak < TINY);

@@ -18,6 +18,8 @@ struct Params {
     // Element types of keys and of values.
     keys: u32,
     values: u32,
+    // The first element of the value in a key that is one; NONE: values are apart.
+    value_from: u32,
 }
 
 fn elem_of(is_value: bool) -> u32 {

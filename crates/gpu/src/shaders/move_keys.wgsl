@@ -17,6 +17,8 @@ struct Params {
     n_kept: u32,
     // Elements of a block of the rotation of stored keys; 0: none.
     rotation: u32,
+    // The first element of the value in a key that is one; NONE: values are apart.
+    value_from: u32,
 }
 
 fn elem_of(is_value: bool) -> u32 {
@@ -31,7 +33,7 @@ fn key_of_codes(rows: u32, position: u32, i: u32) -> f32 {
     let width = p.d_head / 2u;
     let both = kv_word(rows + position * width + i / 2u);
     let code = select(first_of(both), second_of(both), (i & 1u) != 0u);
-    let scale = kv_word(rows + (width + i / KEY_SECTION) * p.block_len + position);
+    let scale = kv_word(rows + (width + section_with(i)) * p.block_len + position);
     return mul(to_float(code), bitcast<f32>(scale));
 }
 

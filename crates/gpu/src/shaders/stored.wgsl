@@ -11,7 +11,7 @@ const CODES: u32 = 1u;
 const BYTES: u32 = 2u;
 
 fn n_sections(is_value: bool) -> u32 {
-    return select((p.d_head + KEY_SECTION - 1u) / KEY_SECTION, 1u, is_value);
+    return select(n_key_sections(), 1u, is_value);
 }
 
 // Words of the rows of a head in a block.
@@ -57,11 +57,10 @@ fn store_section(codes_at: u32, scale_at: u32, first: u32, end: u32, is_value: b
 
 fn store_codes(rows: u32, position: u32, is_value: bool, t: u32) {
     let width = p.d_head / 2u;
-    let section = select(KEY_SECTION, p.d_head, is_value);
     for (var j = 0u; j < n_sections(is_value); j++) {
         let scale_at = rows + (width + j) * p.block_len + position;
-        let end = min(p.d_head, (j + 1u) * section);
-        store_section(rows + position * width, scale_at, j * section, end, is_value, t);
+        let section = select(key_section(j), vec2<u32>(0u, p.d_head), is_value);
+        store_section(rows + position * width, scale_at, section.x, section.y, is_value, t);
     }
 }
 

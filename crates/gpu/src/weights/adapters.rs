@@ -157,6 +157,7 @@ fn matrix_of(
         // It is written by its adapter, not with rows of the model's file.
         from: Role::Output,
         bias: None,
+        decoded: None,
         rows,
     })
 }

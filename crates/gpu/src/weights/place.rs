@@ -1,17 +1,20 @@
 //! Which matrices a part has, and where each lies.
 
-use super::{GpuExperts, GpuMatrix, MatrixKey, PlacedMatrices, RowChoice};
+use super::{DecodedRows, GpuExperts, GpuMatrix, MatrixKey, PlacedMatrices, RowChoice};
 use crate::executor::{OF_CHANNELS, OF_MAMBA, OF_SHORT_CONV, SELECTION};
 use crate::{ArenaPlan, Error, MatrixShape, WeightFormat};
-use atta_model::spec::{LayerSpec, Mamba2, Mixer, OutputGate};
+use atta_model::spec::{Attention, LatentUp, LayerSpec, Mamba2, Mixer, OutputGate};
 use atta_model::{BoundTensor, Model, Role, Share};
 
 /// The matrices of a layer, and the roles of their biases.
-const OF_LAYER: [(Role, Option<Role>); 27] = [
+const OF_LAYER: [(Role, Option<Role>); 30] = [
     (Role::AttnQ, Some(Role::AttnQBias)),
     (Role::AttnK, Some(Role::AttnKBias)),
     (Role::AttnV, Some(Role::AttnVBias)),
     (Role::AttnGate, None),
+    (Role::AttnQA, None),
+    (Role::AttnQB, None),
+    (Role::AttnKvA, None),
     (Role::AttnOutput, Some(Role::AttnOutputBias)),
     (Role::FfnGate, Some(Role::FfnGateBias)),
     (Role::FfnUp, Some(Role::FfnUpBias)),
@@ -65,6 +68,9 @@ pub(super) fn matrices(
                 placed.place(model, l, role, bias, plan)?;
             }
         }
+        if let Some(a) = model.spec().layers[l].attention() {
+            placed.place_heads(model, l, a, plan)?;
+        }
         for (role, bias) in OF_EXPERTS {
             if model.tensor(role, Some(l)).is_some() {
                 let experts = experts(model, l, role, bias, plan)?;
@@ -97,6 +103,72 @@ impl PlacedMatrices {
         }
         Ok(())
     }
+
+    /// Places the matrices of the heads of latent attention. Those of keys are transposed where a
+    /// file has them beside those of values: the CPU decodes their rows, so they are f32 here.
+    fn place_heads(
+        &mut self,
+        model: &Model,
+        l: usize,
+        a: &Attention,
+        plan: &mut ArenaPlan,
+    ) -> Result<(), Error> {
+        let Some(latent) = a.latent() else {
+            return Ok(());
+        };
+        let roles = match latent.up {
+            LatentUp::Split => [Role::AttnKB, Role::AttnVB],
+            LatentUp::Joint => [Role::AttnKvB; 2],
+        };
+        let runs = match latent.up {
+            LatentUp::Split => [latent.d_latent, latent.d_value].map(RowChoice::all),
+            LatentUp::Joint => {
+                let of = |n, first| RowChoice {
+                    n,
+                    n_all: latent.d_up(),
+                    first,
+                };
+                [of(latent.d_key, 0), of(latent.d_value, latent.d_key)]
+            }
+        };
+        let is_transposed = latent.up == LatentUp::Joint;
+        let parts = [(Role::AttnKB, is_transposed), (Role::AttnVB, false)];
+        for ((part, decodes), (role, rows)) in parts.into_iter().zip(roles.into_iter().zip(runs)) {
+            let bound = bound(model, (role, Some(l)), None)?;
+            let matrix = of_heads(&bound, role, rows, decodes, plan)?;
+            self.heads.insert((part, Some(l)), matrix);
+        }
+        Ok(())
+    }
+}
+
+/// Places the rows of heads that are chosen, those of a head in one buffer.
+fn of_heads(
+    bound: &Bound<'_>,
+    from: Role,
+    rows: RowChoice,
+    decodes: bool,
+    plan: &mut ArenaPlan,
+) -> Result<GpuMatrix, Error> {
+    let scale = bound.scales.first().copied().unwrap_or(1.0);
+    let file = bound.shape.format;
+    let format = if decodes { WeightFormat::F32 } else { file };
+    let shape = MatrixShape {
+        format,
+        d_out: rows.n_of(bound.shape.d_out),
+        ..bound.shape
+    };
+    Ok(GpuMatrix {
+        format,
+        scale: if decodes { 1.0 } else { scale },
+        d_out: shape.d_out,
+        d_in: shape.d_in,
+        slices: plan.in_runs(shape, rows.n)?,
+        from,
+        bias: None,
+        decoded: decodes.then_some(DecodedRows { file, scale }),
+        rows,
+    })
 }
 
 /// What a matrix of a layer is, and which of its rows each part is: mostly one, all rows.
@@ -163,6 +235,7 @@ fn matrix(
         slices: plan.matrix(shape)?,
         from,
         bias,
+        decoded: None,
         rows,
     })
 }

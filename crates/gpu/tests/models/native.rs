@@ -28,7 +28,7 @@ struct Test {
 const TESTS: [Test; 21] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
-        run: bits::all_goldens,
+        run: bits::goldens,
     },
     Test {
         name: "quantized models have the CPU's logits",

@@ -36,10 +36,6 @@ fn load_query(at: u32, t: u32) {
     workgroupBarrier();
 }
 
-fn n_key_sections() -> u32 {
-    return (p.d_head + KEY_SECTION - 1u) / KEY_SECTION;
-}
-
 fn dot_of_codes(key: u32, first: u32, end: u32) -> i32 {
     var sum = 0;
     for (var i = first; i < end; i++) {
@@ -56,8 +52,8 @@ fn score_of(row: Row, head: u32, position: u32) -> f32 {
     let rows = code_rows(row, p.k_at, head, position, n_key_sections());
     var score = 0.0;
     for (var j = 0u; j < n_key_sections(); j++) {
-        let end = min(width, (j + 1u) * KEY_SECTION / 2u);
-        let sum = dot_of_codes(rows + inside * width, j * KEY_SECTION / 2u, end);
+        let section = key_section(j);
+        let sum = dot_of_codes(rows + inside * width, section.x / 2u, section.y / 2u);
         let scale = bitcast<f32>(kv[rows + (width + j) * p.block_len + inside]);
         let part = mul(to_float(sum), scale);
         if j == 0u {

@@ -13,7 +13,8 @@ struct Params {
     scale: f32,
     adds: u32,
     factor: f32,
-    // Of products with experts: where their columns are listed, and how many columns share a row of activations.
+    // Of products with experts: where their columns are listed, and how many columns share a row of activations; of those
+    // with matrices of heads what `heads.wgsl` says.
     groups_at: u32,
     n_shared: u32,
 }

@@ -70,7 +70,7 @@ pub(super) fn recurrent_forks(host: &SharedHost) {
 
 pub(super) fn shifts(host: &SharedHost) {
     for kv in [KvType::F16, KvType::F32, KvType::Q8, KvType::Q4] {
-        for name in ["llama-plain", "qwen2", "mistral"] {
+        for name in ["llama-plain", "qwen2", "mistral", "deepseek3"] {
             let model = golden(name).model();
             if lacks(&model, kv).is_some() {
                 continue;
@@ -109,7 +109,15 @@ fn export(executor: &dyn Executor, seq: SeqId, n: usize) -> Vec<u8> {
 }
 
 pub(super) fn moves(host: &SharedHost) {
-    let names = ["gemma3", "qwen3", "jamba", "mamba", "falcon-h1", "qwen35"];
+    let names = [
+        "gemma3",
+        "qwen3",
+        "jamba",
+        "mamba",
+        "falcon-h1",
+        "qwen35",
+        "deepseek2",
+    ];
     let goldens = names.map(|name| golden(name).model());
     for model in goldens.into_iter().chain([stories()]) {
         for n_on_gpu in [1, n_layers(&model)] {
