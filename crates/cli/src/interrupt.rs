@@ -38,7 +38,7 @@ impl Interrupt {
     }
 
     /// Acts as Ctrl-C.
-    #[cfg(all(test, feature = "chat"))]
+    #[cfg(all(test, unix, feature = "chat"))]
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
