@@ -17,8 +17,7 @@ pub use recovery::Reopen;
 
 use crate::{
     Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Observer, Output, Row, SeqId,
-    SeqTable, Share, Ticket, Want,
-    StateCoverage,
+    SeqTable, Share, StateCoverage, Ticket, Want,
     kv::{join, split},
     spec::ModelSpec,
 };

@@ -182,6 +182,21 @@ fn keep_inputs(probe: &mut Probe<'_>, sample: &ConvSample) -> Result<(), Error> 
     probe.same("kept inputs", &got, expected.iter().map(|x| x.to_bits()))
 }
 
+/// Inputs of decays.
+struct DecaySample {
+    n_shared: usize,
+    has_beta: bool,
+    has_decays: bool,
+    /// `[N_ROWS, N_GAINS * n_shared]` and `[N_ROWS, N_GAINS]`.
+    alpha: Vec<f32>,
+    beta: Vec<f32>,
+    rates: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+const N_GAINS: usize = 11;
+const LEAST_STEP: f32 = 0.01;
+
 /// Decays of heads with and without gates, of channels, and steps alone.
 pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
     let kinds = [
@@ -191,64 +206,83 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
         (1, false, false),
     ];
     for (n_shared, has_beta, has_decays) in kinds {
-        let n_gains = 11;
-        let n = n_gains * n_shared;
-        let mut samples = Samples(n as u64);
+        let mut samples = Samples(n_shared as u64 + 43);
         let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
-        let values = [
-            large(N_ROWS * n),
-            large(N_ROWS * n_gains),
-            vec![0.0; N_ROWS * (n + n_gains)],
-        ];
-        let rates: Vec<f32> = large(n_gains).iter().map(|x| -x.abs()).collect();
-        let bias = large(n);
-        let [alpha, beta, _] = &values;
-        let out = (alpha.len() + beta.len()) as u32;
-        let decays = Decays {
-            n_rows: N_ROWS as u32,
-            n: n as u32,
-            n_shared: n_shared as u32,
-            alpha: 0,
-            beta: has_beta.then_some(alpha.len() as u32),
-            a: has_decays.then_some(0),
-            bias: n_gains as u32,
-            least: 0.01,
-            decays: out,
-            gains: out + (N_ROWS * n) as u32,
+        let sample = DecaySample {
+            n_shared,
+            has_beta,
+            has_decays,
+            alpha: large(N_ROWS * N_GAINS * n_shared),
+            beta: large(N_ROWS * N_GAINS),
+            rates: large(N_GAINS).iter().map(|x| -x.abs()).collect(),
+            bias: large(N_GAINS * n_shared),
         };
-        let bindings = probe.fill(&Contents {
-            weights: &bytes_of(&[&rates[..], &bias].concat()),
-            n_acts: 1,
-            values: &values.concat(),
-            tables: &[],
-            kv: &[],
-        })?;
-        probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
-        let got = probe.words(bindings.values, out as usize, N_ROWS * (n + n_gains))?;
-        let mut steps: Vec<f32> = (0..alpha.len()).map(|i| alpha[i] + bias[i % n]).collect();
-        probe.kernels.activate(Activation::Softplus, &mut steps);
-        steps.iter_mut().for_each(|step| *step = step.max(0.01));
-        let rate = |i: usize| rates[i % n / n_shared];
-        let decay = |(i, step): (usize, &f32)| match has_decays {
-            true => math::exp(rate(i) * step),
-            false => 0.0,
-        };
-        let gain = |i: usize| match has_beta {
-            true => math::sigmoid(beta[i]),
-            false => steps[i * n_shared],
-        };
-        let gains = (0..N_ROWS * n_gains).map(gain);
-        let expected = steps.iter().enumerate().map(decay).chain(gains);
+        let got = sample.on_gpu(probe)?;
+        let expected = sample.on_cpu(probe);
         let what = format!("{n_shared} shared, beta {has_beta}, decays {has_decays}");
-        probe.same(&what, &got, expected.map(f32::to_bits))?;
+        probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
     }
     Ok(())
 }
 
-/// Heads among wider rows divided by their length, and rows with norms of their parts.
+impl DecaySample {
+    /// Decays of all rows, then gains.
+    fn on_gpu(&self, probe: &mut Probe<'_>) -> Result<Vec<u32>, Error> {
+        let Self { alpha, beta, .. } = self;
+        let out = vec![0.0; alpha.len() + beta.len()];
+        let weights = [&self.rates[..], &self.bias].concat();
+        let values = [&alpha[..], beta, &out].concat();
+        let bindings = fill_rows(probe, &weights, &values)?;
+        let at = out.len() as u32;
+        let decays = Decays {
+            n_rows: N_ROWS as u32,
+            n: (N_GAINS * self.n_shared) as u32,
+            n_shared: self.n_shared as u32,
+            alpha: 0,
+            beta: self.has_beta.then_some(alpha.len() as u32),
+            a: self.has_decays.then_some(0),
+            bias: N_GAINS as u32,
+            least: LEAST_STEP,
+            decays: at,
+            gains: at + alpha.len() as u32,
+        };
+        probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
+        probe.words(bindings.values, out.len(), out.len())
+    }
+
+    /// As atta-model computes them, by atta-kernels.
+    fn on_cpu(&self, probe: &Probe<'_>) -> Vec<f32> {
+        let biases = self.bias.iter().cycle();
+        let steps = self.alpha.iter().zip(biases).map(|(x, bias)| x + bias);
+        let mut steps: Vec<f32> = steps.collect();
+        probe.kernels.activate(Activation::Softplus, &mut steps);
+        steps
+            .iter_mut()
+            .for_each(|step| *step = step.max(LEAST_STEP));
+        let rate = |i: usize| self.rates[i / self.n_shared % N_GAINS];
+        let decays = steps.iter().enumerate();
+        let decays = decays.map(|(i, step)| match self.has_decays {
+            true => math::exp(rate(i) * step),
+            false => 0.0,
+        });
+        let gains = self.beta.iter().enumerate();
+        let gains = gains.map(|(i, beta)| match self.has_beta {
+            true => math::sigmoid(*beta),
+            false => steps[i * self.n_shared],
+        });
+        decays.chain(gains).collect()
+    }
+}
+
 pub(super) fn norms(probe: &mut Probe<'_>) -> Result<(), Error> {
-    let [n_heads, d, d_row] = [3, 84, 257];
     let mut samples = Samples(37);
+    lengths(probe, &mut samples)?;
+    norms_of_parts(probe, &mut samples)
+}
+
+/// Heads among wider rows divided by their length.
+fn lengths(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
+    let [n_heads, d, d_row] = [3, 84, 257];
     let x = samples.floats(N_ROWS * d_row);
     let heads = NormHeads {
         n_rows: N_ROWS as u32,
@@ -267,7 +301,12 @@ pub(super) fn norms(probe: &mut Probe<'_>) -> Result<(), Error> {
         let heads = row[2..].chunks_exact_mut(d).take(n_heads);
         heads.for_each(|head| probe.kernels.l2_norm_inplace(head, 1e-3, 0.3));
     }
-    probe.same("lengths", &got, expected.iter().map(|x| x.to_bits()))?;
+    probe.same("lengths", &got, expected.iter().map(|x| x.to_bits()))
+}
+
+/// Rows with norms of their parts, each with weights of its own.
+fn norms_of_parts(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
+    let [n_heads, d] = [3, 84];
     let weights = samples.floats(n_heads * d);
     let mut expected = samples.floats(N_ROWS * n_heads * d);
     let add = AddNormed {

@@ -131,9 +131,7 @@ pub(crate) fn join(states: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     joined.write(&mut out);
     let halves = all.iter().map(Fields::halves);
     let halves = halves.collect::<Result<Vec<_>, _>>()?;
-    halves
-        .iter()
-        .for_each(|(kv, _)| out.extend_from_slice(kv));
+    halves.iter().for_each(|(kv, _)| out.extend_from_slice(kv));
     for i in 0..checkpoints.len() {
         let states = halves.iter().filter_map(|(_, states)| states.get(i));
         states.for_each(|state| out.extend_from_slice(state));

@@ -1,8 +1,9 @@
 //! Logits, bit by bit.
 
 use super::{cpu, gpu, lacks, lacks_in, logits, same, size};
+use crate::support::hybrid::{hybrids, recurrent_part};
 use crate::support::quantized::Blocks;
-use crate::support::{Golden, stories, tokens};
+use crate::support::{Golden, goldens, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, KvType, Model, Output, Want};
 
@@ -34,9 +35,18 @@ struct GoldenRuns {
     n_recurrent: usize,
 }
 
+/// The tiny models, and some that tests made of them.
+fn goldens_and_hybrids() -> Vec<Golden> {
+    let mut all = goldens();
+    let made = hybrids().into_iter().filter(Golden::is_made);
+    all.extend(made.map(Golden::without_means));
+    all.push(recurrent_part("kimi-linear"));
+    all
+}
+
 fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
     let mut runs = GoldenRuns::default();
-    for golden in crate::support::goldens() {
+    for golden in goldens_and_hybrids() {
         let model = golden.model();
         let cuts = cuts(&model, kv);
         let n_layers = model.spec().layers.len();
@@ -63,7 +73,7 @@ fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
     runs
 }
 
-pub(super) fn goldens(host: &SharedHost) {
+pub(super) fn all_goldens(host: &SharedHost) {
     let runs = goldens_run(host, KvType::F16);
     println!("{runs:?}");
     assert!(runs.n_whole >= MIN_GOLDENS, "{runs:?}");
@@ -97,12 +107,15 @@ pub(super) fn quantized(host: &SharedHost) {
     assert!(n >= MIN_QUANTIZED, "{n} quantized models");
 }
 
-/// Every third of the goldens that are files, and those with experts.
+/// Every third of the goldens that are files, and those with experts or recurrent layers.
 fn some_goldens() -> Vec<Golden> {
-    let all = crate::support::goldens().into_iter();
+    let all = goldens().into_iter();
     let files = all.filter(|golden| !golden.is_made()).enumerate();
-    let has_experts = |golden: &Golden| golden.model().spec().max_experts().0 > 0;
-    let some = files.filter(|(i, golden)| i % 3 == 0 || has_experts(golden));
+    let is_rare = |golden: &Golden| {
+        let model = golden.model();
+        model.spec().max_experts().0 > 0 || model.spec().is_recurrent()
+    };
+    let some = files.filter(|(i, golden)| i % 3 == 0 || is_rare(golden));
     some.map(|(_, golden)| golden).collect()
 }
 

@@ -130,7 +130,7 @@ pub(super) fn small_buffers(host: &SharedHost) {
 pub(super) fn divided_experts(host: &SharedHost) {
     for (name, blocks) in [
         ("mixtral", Blocks::Of256),
-        ("gpt-oss", Blocks::Of32),
+        ("gpt-oss", Blocks::Common),
         ("granitemoe", Blocks::Common),
     ] {
         let model = golden(name).quantized(blocks);

@@ -110,8 +110,8 @@ fn export(executor: &dyn Executor, seq: SeqId, n: usize) -> Vec<u8> {
 
 pub(super) fn moves(host: &SharedHost) {
     let names = ["gemma3", "qwen3", "jamba", "mamba", "falcon-h1", "qwen35"];
-    let goldens = names.map(|name| golden(name).model());
-    for model in goldens.into_iter().chain([stories()]) {
+    let goldens = names.map(|name| (name, golden(name).model()));
+    for (name, model) in goldens.into_iter().chain([("stories", stories())]) {
         for n_on_gpu in [1, n_layers(&model)] {
             let [mut here, mut there] = both(host, &model, n_on_gpu, &size(KvType::F16));
             let ids = tokens(&model, 75);
@@ -121,13 +121,15 @@ pub(super) fn moves(host: &SharedHost) {
                 seq
             });
             let state = export(here.as_ref(), seqs[0], 70);
-            assert!(export(there.as_ref(), seqs[1], 70) == state);
+            let what = format!("{name}, {n_on_gpu} layers");
+            let got = export(there.as_ref(), seqs[1], 70);
+            assert!(got == state, "{what}");
             let [expected, got] = [&mut here, &mut there].map(|e| {
                 let seq = e.new_seq().unwrap();
                 e.append_state(seq, &state, 70).unwrap();
                 append(e.as_mut(), seq, &ids[70..], 3)
             });
-            same("behind a state", &got, &expected);
+            same(&format!("behind a state, {what}"), &got, &expected);
         }
     }
 }
