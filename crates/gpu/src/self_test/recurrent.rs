@@ -23,7 +23,7 @@ const KEPT: [[usize; 2]; 2] = [[1, 2], [3, 0]];
 
 /// Where the vector of a position is.
 #[derive(Clone, Copy)]
-enum Source {
+enum VectorPlace {
     Row(usize),
     /// So many positions before the end of the state in block 1.
     State(usize),
@@ -32,8 +32,8 @@ enum Source {
 
 /// Of each row its own vector, and those of three positions before: two rows behind a state, two
 /// without one.
-const SOURCES: [[Source; LEN + 1]; N_ROWS] = {
-    use Source::{Nowhere, Row, State};
+const SOURCES: [[VectorPlace; LEN + 1]; N_ROWS] = {
+    use VectorPlace::{Nowhere, Row, State};
     [
         [Row(0), State(1), State(2), State(3)],
         [Row(1), Row(0), State(1), State(2)],
@@ -62,13 +62,13 @@ impl ConvSample {
     }
 
     /// The vector of a source.
-    fn vector(&self, source: Source) -> Option<&[f32]> {
+    fn vector(&self, source: VectorPlace) -> Option<&[f32]> {
         match source {
-            Source::Row(row) => Some(&self.x[row * D..][..D]),
-            Source::State(back) => {
+            VectorPlace::Row(row) => Some(&self.x[row * D..][..D]),
+            VectorPlace::State(back) => {
                 Some(&self.states[BLOCK_WORDS + STATE + (LEN - back) * D..][..D])
             }
-            Source::Nowhere => None,
+            VectorPlace::Nowhere => None,
         }
     }
 
@@ -85,10 +85,10 @@ impl ConvSample {
 
     /// Bytes of the taps and the bias, of the sources and the rows that are kept, and of states.
     fn bytes(&self) -> [Vec<u8>; 3] {
-        let words = |source: &Source| match *source {
-            Source::Row(row) => [0, row as u32],
-            Source::State(back) => [back as u32, BLOCK_WORDS as u32],
-            Source::Nowhere => [NONE; 2],
+        let words = |source: &VectorPlace| match *source {
+            VectorPlace::Row(row) => [0, row as u32],
+            VectorPlace::State(back) => [back as u32, BLOCK_WORDS as u32],
+            VectorPlace::Nowhere => [NONE; 2],
         };
         let sources = SOURCES.iter().flatten().flat_map(words);
         let kept = KEPT
@@ -111,6 +111,32 @@ impl ConvSample {
             len: LEN as u32,
             state: STATE as u32,
         }
+    }
+
+    fn convolve(&self, has_bias: bool, is_silu: bool) -> Convolve {
+        Convolve {
+            history: self.history(),
+            n_rows: N_ROWS as u32,
+            taps: 0,
+            bias: has_bias.then_some(self.taps.len() as u32),
+            activation: is_silu.then_some(RowActivation::Silu),
+            out: self.x.len() as u32,
+            d_out: D_OUT as u32,
+        }
+    }
+
+    /// States with the last inputs of the rows that keep theirs.
+    fn kept(&self) -> Vec<f32> {
+        let mut states = self.states.clone();
+        for [row, block] in KEPT {
+            for (back, source) in SOURCES[row][..LEN].iter().enumerate() {
+                let at = block * BLOCK_WORDS + STATE + (LEN - 1 - back) * D;
+                let zeros = [0.0; D];
+                let x = self.vector(*source).unwrap_or(&zeros);
+                states[at..at + D].copy_from_slice(x);
+            }
+        }
+        states
     }
 
     /// As atta-model adds a row up.
@@ -137,15 +163,7 @@ pub(super) fn convolutions(probe: &mut Probe<'_>) -> Result<(), Error> {
     let values = [&sample.x[..], &vec![0.0; N_ROWS * D_OUT]].concat();
     for [has_bias, is_silu] in [[false, false], [true, true]] {
         let bindings = probe.fill(&sample.contents(&bytes, &values))?;
-        let convolve = Convolve {
-            history: sample.history(),
-            n_rows: N_ROWS as u32,
-            taps: 0,
-            bias: has_bias.then_some(sample.taps.len() as u32),
-            activation: is_silu.then_some(RowActivation::Silu),
-            out: sample.x.len() as u32,
-            d_out: D_OUT as u32,
-        };
+        let convolve = sample.convolve(has_bias, is_silu);
         probe.run(&Shader::convolve(), |p| convolve.dispatch(p, bindings))?;
         let got = probe.words(bindings.values, sample.x.len(), N_ROWS * D_OUT)?;
         let rows = (0..N_ROWS).flat_map(|row| {
@@ -153,8 +171,8 @@ pub(super) fn convolutions(probe: &mut Probe<'_>) -> Result<(), Error> {
             y.resize(D_OUT, 0.0);
             y
         });
-        let expected: Vec<u32> = rows.map(f32::to_bits).collect();
-        probe.same(&format!("bias {has_bias}, SiLU {is_silu}"), &got, expected)?;
+        let expected: Vec<f32> = rows.collect();
+        probe.same_floats(&format!("bias {has_bias}, SiLU {is_silu}"), &got, &expected)?;
     }
     keep_inputs(probe, &sample)
 }
@@ -170,16 +188,7 @@ fn keep_inputs(probe: &mut Probe<'_>, sample: &ConvSample) -> Result<(), Error> 
     };
     probe.run(&Shader::keep_inputs(), |p| keep.dispatch(p, bindings))?;
     let got = probe.words(bindings.kv, 0, sample.states.len())?;
-    let mut expected = sample.states.clone();
-    for [row, block] in KEPT {
-        for (back, source) in SOURCES[row][..LEN].iter().enumerate() {
-            let at = block * BLOCK_WORDS + STATE + (LEN - 1 - back) * D;
-            let zeros = [0.0; D];
-            let x = sample.vector(*source).unwrap_or(&zeros);
-            expected[at..at + D].copy_from_slice(x);
-        }
-    }
-    probe.same("kept inputs", &got, expected.iter().map(|x| x.to_bits()))
+    probe.same_floats("kept inputs", &got, &sample.kept())
 }
 
 /// Inputs of decays.
@@ -205,10 +214,21 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
         (9, true, true),
         (1, false, false),
     ];
-    for (n_shared, has_beta, has_decays) in kinds {
+    for kind in kinds {
+        let sample = DecaySample::new(kind);
+        let got = sample.on_gpu(probe)?;
+        let expected = sample.on_cpu(probe);
+        let what = format!("{kind:?}: shared, beta, decays");
+        probe.same_floats(&what, &got, &expected)?;
+    }
+    Ok(())
+}
+
+impl DecaySample {
+    fn new((n_shared, has_beta, has_decays): (usize, bool, bool)) -> Self {
         let mut samples = Samples(n_shared as u64 + 43);
         let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
-        let sample = DecaySample {
+        Self {
             n_shared,
             has_beta,
             has_decays,
@@ -216,16 +236,9 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
             beta: large(N_ROWS * N_GAINS),
             rates: large(N_GAINS).iter().map(|x| -x.abs()).collect(),
             bias: large(N_GAINS * n_shared),
-        };
-        let got = sample.on_gpu(probe)?;
-        let expected = sample.on_cpu(probe);
-        let what = format!("{n_shared} shared, beta {has_beta}, decays {has_decays}");
-        probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+        }
     }
-    Ok(())
-}
 
-impl DecaySample {
     /// Decays of all rows, then gains.
     fn on_gpu(&self, probe: &mut Probe<'_>) -> Result<Vec<u32>, Error> {
         let Self { alpha, beta, .. } = self;
@@ -233,25 +246,30 @@ impl DecaySample {
         let weights = [&self.rates[..], &self.bias].concat();
         let values = [&alpha[..], beta, &out].concat();
         let bindings = fill_rows(probe, &weights, &values)?;
-        let at = out.len() as u32;
-        let decays = Decays {
-            n_rows: N_ROWS as u32,
-            n: (N_GAINS * self.n_shared) as u32,
-            n_shared: self.n_shared as u32,
-            alpha: 0,
-            beta: self.has_beta.then_some(alpha.len() as u32),
-            a: self.has_decays.then_some(0),
-            bias: N_GAINS as u32,
-            least: LEAST_STEP,
-            decays: at,
-            gains: at + alpha.len() as u32,
-        };
+        let decays = self.decays(out.len() as u32);
         probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
         probe.words(bindings.values, out.len(), out.len())
     }
 
+    /// With results from a word on.
+    fn decays(&self, out: u32) -> Decays {
+        let n_alpha = self.alpha.len() as u32;
+        Decays {
+            n_rows: N_ROWS as u32,
+            n: (N_GAINS * self.n_shared) as u32,
+            n_shared: self.n_shared as u32,
+            alpha: 0,
+            beta: self.has_beta.then_some(n_alpha),
+            a: self.has_decays.then_some(0),
+            bias: N_GAINS as u32,
+            least: LEAST_STEP,
+            decays: out,
+            gains: out + n_alpha,
+        }
+    }
+
     /// As atta-model computes them, by atta-kernels.
-    fn on_cpu(&self, probe: &Probe<'_>) -> Vec<f32> {
+    fn steps(&self, probe: &Probe<'_>) -> Vec<f32> {
         let biases = self.bias.iter().cycle();
         let steps = self.alpha.iter().zip(biases).map(|(x, bias)| x + bias);
         let mut steps: Vec<f32> = steps.collect();
@@ -259,6 +277,12 @@ impl DecaySample {
         steps
             .iter_mut()
             .for_each(|step| *step = step.max(LEAST_STEP));
+        steps
+    }
+
+    /// Decays, then gains.
+    fn on_cpu(&self, probe: &Probe<'_>) -> Vec<f32> {
+        let steps = self.steps(probe);
         let rate = |i: usize| self.rates[i / self.n_shared % N_GAINS];
         let decays = steps.iter().enumerate();
         let decays = decays.map(|(i, step)| match self.has_decays {
@@ -301,7 +325,7 @@ fn lengths(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
         let heads = row[2..].chunks_exact_mut(d).take(n_heads);
         heads.for_each(|head| probe.kernels.l2_norm_inplace(head, 1e-3, 0.3));
     }
-    probe.same("lengths", &got, expected.iter().map(|x| x.to_bits()))
+    probe.same_floats("lengths", &got, &expected)
 }
 
 /// Rows with norms of their parts, each with weights of its own.
@@ -329,7 +353,7 @@ fn norms_of_parts(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Er
     for (part, weight) in expected.chunks_exact_mut(d).zip(all) {
         probe.kernels.rms_norm_inplace(part, weight, 1e-3);
     }
-    probe.same("parts", &got, expected.iter().map(|x| x.to_bits()))
+    probe.same_floats("parts", &got, &expected)
 }
 
 fn fill_rows(

@@ -6,8 +6,8 @@
 //! ```
 
 use super::{LayerConv, LayerDecays, PartNorms, scan_of};
-use crate::executor::pass::{Made, Recorded};
-use crate::{NormHeads, ProductEnd, RowActivation, RowFunction, Scan, ScanRule};
+use crate::executor::pass::Recorded;
+use crate::{NormHeads, ProductEnd, RowActivation, Scan, ScanRule};
 use atta_model::Role;
 use atta_model::spec::{Mamba, StateNorms};
 
@@ -22,40 +22,20 @@ impl Recorded<'_> {
         let regions = self.parts.layout.recurrent;
         self.project(l, &OF_CHANNELS, &[regions.inputs, regions.z]);
         self.convolve(&LayerConv {
-            l,
-            d: mamba.d_inner,
-            first: 0,
-            d_all: mamba.d_inner,
-            n_taps: mamba.n_taps,
-            taps: Role::SsmConv,
             bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
-            activation: Some(RowActivation::Silu),
+            ..LayerConv::new(l, Role::SsmConv, mamba.n_taps, mamba.d_inner)
         });
         self.select(l, mamba);
         self.steps(l, mamba);
         let scan = self.scan_of_channels(l, mamba);
         self.scan(l, mamba.conv_floats(), ScanRule::Elements, &scan);
-        let activation = RowActivation::Silu;
-        let up = regions.results;
-        let made = Made {
-            function: RowFunction::Gate { activation, up },
-            x: regions.z,
-            d: mamba.d_inner,
-            n_rows: self.n_rows,
-        };
-        self.mixed_acts(&made, l, &[Role::SsmOut]);
+        self.gated_acts(RowActivation::Silu, mamba.d_inner, l, Role::SsmOut);
     }
 
     /// `dt, b, c = norm(Wx x)`.
     fn select(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let made = Made {
-            function: RowFunction::Copy,
-            x: regions.mixed,
-            d: mamba.d_inner,
-            n_rows: self.n_rows,
-        };
-        let acts = self.mixed_acts(&made, l, &SELECTION);
+        let acts = self.copied_acts((regions.mixed, mamba.d_inner), l, &SELECTION);
         let norms = [Role::SsmDtNorm, Role::SsmBNorm, Role::SsmCNorm];
         let widths = [mamba.d_rank, mamba.d_state, mamba.d_state];
         for i in 0..SELECTION.len() {
@@ -93,13 +73,7 @@ impl Recorded<'_> {
     /// `step = softplus(Wdt dt + bias)`, the gains.
     fn steps(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let made = Made {
-            function: RowFunction::Copy,
-            x: regions.low[0],
-            d: mamba.d_rank,
-            n_rows: self.n_rows,
-        };
-        let acts = self.mixed_acts(&made, l, &[Role::SsmDt]);
+        let acts = self.copied_acts((regions.low[0], mamba.d_rank), l, &[Role::SsmDt]);
         self.product((Role::SsmDt, Some(l)), acts, regions.alpha, ProductEnd::Set);
         self.decays(&LayerDecays {
             l,
