@@ -179,7 +179,8 @@ pub(crate) fn split(
             .map(|i| &recurrent[i * of_one..][..of_one])
             .collect(),
     };
-    let states = ranges.map(|layers| {
+    let mut states = Vec::new();
+    for layers in ranges {
         let local = layers.start - size.layers.start..layers.end - size.layers.start;
         let n = plan.layers[local].iter().map(LayerPlaces::n_places).sum();
         let own = Fields {
@@ -187,9 +188,9 @@ pub(crate) fn split(
             rope_regime: size.rope_regime(layers),
             ..all
         };
-        rest.take(n, own)
-    });
-    states.collect()
+        states.push(rest.take(n, own)?);
+    }
+    Ok(states)
 }
 
 /// Parts that are not divided yet: their fields, keys and values, and states of each checkpoint.
