@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use atta_gpu::{GpuPlan, GpuWish};
-use atta_model::spec::{Indexer, ModelSpec};
+use atta_model::spec::{Ffn, ModelSpec};
 use atta_model::{ExecutorSize, KvType, arch};
 use atta_store::ModelFiles;
 
@@ -62,19 +62,15 @@ fn a_budget_takes_as_many_layers_as_fit() {
 
 #[test]
 fn layers_before_one_that_kernels_lack_stay_on_the_cpu() {
-    let with_indexer = |spec: &mut ModelSpec| {
-        spec.layers[0].attention_mut().indexer = Some(Indexer {
-            n_heads: 1,
-            d_head: 8,
-            block_len: 4,
-            n_blocks: 2,
-            eps: 1e-5,
-        });
+    let with_many_experts = |spec: &mut ModelSpec| {
+        if let Ffn::Moe(experts) = &mut spec.layers[0].ffn {
+            experts.n_used = 65;
+        }
     };
-    let plan = plan_of("llama-plain", &GpuWish::default(), with_indexer).unwrap();
+    let plan = plan_of("mixtral", &GpuWish::default(), with_many_experts).unwrap();
     assert_eq!(plan.share.n_layers, plan.n_layers - 1);
     let why = plan.why_not_more.unwrap();
-    assert!(why.contains("layer 0 has an indexer"), "{why}");
+    assert!(why.contains("layer 0 has more than 64 experts"), "{why}");
 }
 
 #[test]

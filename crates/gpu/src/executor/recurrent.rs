@@ -27,6 +27,13 @@ pub(super) use net::OF_NET;
 /// The projections of a short convolution: `b`, `c` and `x`.
 pub(crate) const OF_SHORT_CONV: [Role; 3] = [Role::ShortconvInProj, Role::SsmBeta, Role::SsmAlpha];
 
+/// Rows of values: their first word, and their width.
+#[derive(Clone, Copy)]
+struct ValueRows {
+    x: u32,
+    d: usize,
+}
+
 /// The convolution of a layer, of all channels or of neighbours among them.
 struct LayerConv {
     l: usize,
@@ -106,7 +113,11 @@ impl Recorded<'_> {
             ..LayerConv::new(l, Role::ShortconvConv, conv.n_taps, d)
         });
         self.multiply(regions.mixed, d, times(regions.z));
-        self.copied_acts((regions.mixed, d), l, &[Role::ShortconvOutProj]);
+        let mixed = ValueRows {
+            x: regions.mixed,
+            d,
+        };
+        self.copied_acts(mixed, l, &[Role::ShortconvOutProj]);
     }
 
     /// The projections of a layer's input.
@@ -116,8 +127,8 @@ impl Recorded<'_> {
         self.products(l, &products);
     }
 
-    /// Activations for the next matrices of a mixer: rows of values at a word, of a width.
-    fn copied_acts(&mut self, rows: (u32, usize), l: usize, roles: &[Role]) -> Acts {
+    /// Activations for the next matrices of a mixer.
+    fn copied_acts(&mut self, rows: ValueRows, l: usize, roles: &[Role]) -> Acts {
         self.mixed_acts(RowFunction::Copy, rows, l, roles)
     }
 
@@ -126,23 +137,23 @@ impl Recorded<'_> {
         let regions = self.parts.layout.recurrent;
         let up = regions.results;
         let function = RowFunction::Gate { activation, up };
-        self.mixed_acts(function, (regions.z, d), l, &[role]);
+        let z = ValueRows { x: regions.z, d };
+        self.mixed_acts(function, z, l, &[role]);
     }
 
     fn mixed_acts(
         &mut self,
         function: RowFunction,
-        (x, d): (u32, usize),
+        rows: ValueRows,
         l: usize,
         roles: &[Role],
     ) -> Acts {
         let acts = self.parts.layout.mixed;
-        let n_rows = self.n_rows;
         let made = Made {
             function,
-            x,
-            d,
-            n_rows,
+            x: rows.x,
+            d: rows.d,
+            n_rows: self.n_rows,
         };
         let keys: Vec<_> = roles.iter().map(|role| (*role, Some(l))).collect();
         self.make(&made, acts, &keys);

@@ -139,7 +139,7 @@ impl ConvSample {
         states
     }
 
-    /// As atta-model adds a row up.
+    /// As atta-model adds a row up; behind it zeros.
     fn on_cpu(&self, probe: &Probe<'_>, row: usize, has_bias: bool, is_silu: bool) -> Vec<f32> {
         let mut y = vec![0.0; D];
         if has_bias {
@@ -153,6 +153,7 @@ impl ConvSample {
         if is_silu {
             probe.kernels.activate(Activation::Silu, &mut y);
         }
+        y.resize(D_OUT, 0.0);
         y
     }
 }
@@ -166,11 +167,7 @@ pub(super) fn convolutions(probe: &mut Probe<'_>) -> Result<(), Error> {
         let convolve = sample.convolve(has_bias, is_silu);
         probe.run(&Shader::convolve(), |p| convolve.dispatch(p, bindings))?;
         let got = probe.words(bindings.values, sample.x.len(), N_ROWS * D_OUT)?;
-        let rows = (0..N_ROWS).flat_map(|row| {
-            let mut y = sample.on_cpu(probe, row, has_bias, is_silu);
-            y.resize(D_OUT, 0.0);
-            y
-        });
+        let rows = (0..N_ROWS).flat_map(|row| sample.on_cpu(probe, row, has_bias, is_silu));
         let expected: Vec<f32> = rows.collect();
         probe.same_floats(&format!("bias {has_bias}, SiLU {is_silu}"), &got, &expected)?;
     }
@@ -214,24 +211,28 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
         (9, true, true),
         (1, false, false),
     ];
-    for kind in kinds {
-        let sample = DecaySample::new(kind);
+    for (n_shared, has_beta, has_decays) in kinds {
+        let sample = DecaySample {
+            has_beta,
+            has_decays,
+            ..DecaySample::new(n_shared)
+        };
         let got = sample.on_gpu(probe)?;
         let expected = sample.on_cpu(probe);
-        let what = format!("{kind:?}: shared, beta, decays");
+        let what = format!("{n_shared} shared, beta {has_beta}, decays {has_decays}");
         probe.same_floats(&what, &got, &expected)?;
     }
     Ok(())
 }
 
 impl DecaySample {
-    fn new((n_shared, has_beta, has_decays): (usize, bool, bool)) -> Self {
+    fn new(n_shared: usize) -> Self {
         let mut samples = Samples(n_shared as u64 + 43);
         let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
         Self {
             n_shared,
-            has_beta,
-            has_decays,
+            has_beta: true,
+            has_decays: true,
             alpha: large(N_ROWS * N_GAINS * n_shared),
             beta: large(N_ROWS * N_GAINS),
             rates: large(N_GAINS).iter().map(|x| -x.abs()).collect(),
@@ -304,21 +305,35 @@ pub(super) fn norms(probe: &mut Probe<'_>) -> Result<(), Error> {
     norms_of_parts(probe, &mut samples)
 }
 
+const HEADS: NormHeads = NormHeads {
+    n_rows: N_ROWS as u32,
+    d_row: 257,
+    n_heads: 3,
+    d: 84,
+    x: 2,
+    eps: 1e-3,
+    scale: 0.3,
+};
+const PARTS: AddNormed = AddNormed {
+    norm: RowNorm::Rms {
+        weight: 0,
+        eps: 1e-3,
+    },
+    normed: Normed::Alone,
+    n_rows: 3 * N_ROWS as u32,
+    d: 84,
+    x: 0,
+    y: 0,
+    factor: 1.0,
+    n_weights: 3,
+};
+
 /// Heads among wider rows divided by their length.
 fn lengths(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
-    let [n_heads, d, d_row] = [3, 84, 257];
+    let [n_heads, d, d_row] = [HEADS.n_heads, HEADS.d, HEADS.d_row].map(|n| n as usize);
     let x = samples.floats(N_ROWS * d_row);
-    let heads = NormHeads {
-        n_rows: N_ROWS as u32,
-        d_row: d_row as u32,
-        n_heads: n_heads as u32,
-        d: d as u32,
-        x: 2,
-        eps: 1e-3,
-        scale: 0.3,
-    };
     let bindings = fill_rows(probe, &[], &x)?;
-    probe.run(&Shader::norm_heads(), |p| heads.dispatch(p, bindings))?;
+    probe.run(&Shader::norm_heads(), |p| HEADS.dispatch(p, bindings))?;
     let got = probe.words(bindings.values, 0, x.len())?;
     let mut expected = x.clone();
     for row in expected.chunks_exact_mut(d_row) {
@@ -330,24 +345,11 @@ fn lengths(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
 
 /// Rows with norms of their parts, each with weights of its own.
 fn norms_of_parts(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
-    let [n_heads, d] = [3, 84];
-    let weights = samples.floats(n_heads * d);
-    let mut expected = samples.floats(N_ROWS * n_heads * d);
-    let add = AddNormed {
-        norm: RowNorm::Rms {
-            weight: 0,
-            eps: 1e-3,
-        },
-        normed: Normed::Alone,
-        n_rows: (N_ROWS * n_heads) as u32,
-        d: d as u32,
-        x: 0,
-        y: 0,
-        factor: 1.0,
-        n_weights: n_heads as u32,
-    };
+    let [n, d] = [PARTS.n_weights, PARTS.d].map(|n| n as usize);
+    let weights = samples.floats(n * d);
+    let mut expected = samples.floats(N_ROWS * n * d);
     let bindings = fill_rows(probe, &weights, &expected)?;
-    probe.run(&Shader::add(), |p| add.dispatch(p, bindings))?;
+    probe.run(&Shader::add(), |p| PARTS.dispatch(p, bindings))?;
     let got = probe.words(bindings.values, 0, expected.len())?;
     let all = weights.chunks_exact(d).cycle();
     for (part, weight) in expected.chunks_exact_mut(d).zip(all) {

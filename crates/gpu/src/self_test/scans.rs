@@ -3,7 +3,7 @@
 use super::{Contents, Probe, bytes_of};
 use crate::quantize::NONE;
 use crate::samples::Samples;
-use crate::{Error, Scan, ScanKeys, ScanRule, Shader};
+use crate::{Bindings, Error, Scan, ScanKeys, ScanRule, Shader};
 use atta_kernels::{Decay, Scan as CpuScan, Strided};
 
 const N_ROWS: usize = 5;
@@ -101,21 +101,26 @@ impl ScanSample {
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Results of all rows, then the states behind both runs.
-    fn on_gpu(&self, probe: &mut Probe<'_>, is_in_turn: bool) -> Result<Vec<u32>, Error> {
+    /// Buffers with the inputs, room for results behind them, and states.
+    fn fill(&self, probe: &mut Probe<'_>) -> Result<Bindings, Error> {
         let mut states = vec![0.0; 3 * self.block_words()];
         states[STATE..STATE + self.before.len()].copy_from_slice(&self.before);
         let out = vec![0.0; self.v.len()];
-        let bindings = probe.fill(&Contents {
+        probe.fill(&Contents {
             weights: &bytes_of(&[&self.skips[..], &self.decays].concat()),
             n_acts: 1,
             values: &[&self.qk[..], &self.v, &self.decays, &self.gains, &out].concat(),
             tables: &self.tables(),
             kv: &bytes_of(&states),
-        })?;
+        })
+    }
+
+    /// Results of all rows, then the states behind both runs.
+    fn on_gpu(&self, probe: &mut Probe<'_>, is_in_turn: bool) -> Result<Vec<u32>, Error> {
+        let bindings = self.fill(probe)?;
         let scan = self.scan(is_in_turn);
         probe.run(&Shader::scan(self.rule), |p| scan.dispatch(p, bindings))?;
-        let mut got = probe.words(bindings.values, scan.out as usize, out.len())?;
+        let mut got = probe.words(bindings.values, scan.out as usize, self.v.len())?;
         for block in 1..3 {
             let at = block * self.block_words() + STATE;
             got.extend(probe.words(bindings.kv, at, self.before.len())?);

@@ -38,6 +38,14 @@ fn checkpoints_of(rest: &[u8]) -> Result<(&[[u8; 4]], &[u8]), Error> {
     Ok((checkpoints.as_chunks().0, data))
 }
 
+/// Bytes of a part behind each checkpoint.
+fn bytes_of_state(part: &[u8; PART_BYTES]) -> usize {
+    match is_state(part) {
+        true => 4 * u32::from_le_bytes([part[4], part[5], part[6], part[7]]) as usize,
+        false => 0,
+    }
+}
+
 /// Whether a part is a recurrent state.
 fn is_state(part: &[u8; PART_BYTES]) -> bool {
     part[8..12] == STATE_CODE.to_le_bytes()
@@ -77,9 +85,7 @@ impl<'a> Fields<'a> {
 
     /// Keys and values, and the recurrent states of each checkpoint.
     fn halves(&self) -> Result<(&'a [u8], Vec<&'a [u8]>), Error> {
-        let states = self.parts.iter().filter(|part| is_state(part));
-        let n_floats = states.map(|part| u32::from_le_bytes([part[4], part[5], part[6], part[7]]));
-        let of_one = n_floats.map(|n| 4 * n as usize).sum::<usize>();
+        let of_one = self.parts.iter().map(bytes_of_state).sum::<usize>();
         let of_all = of_one.checked_mul(self.checkpoints.len()).ok_or(CUT)?;
         let of_kv = self.data.len().checked_sub(of_all).ok_or(CUT)?;
         let (kv, states) = self.data.split_at(of_kv);

@@ -5,7 +5,7 @@
 //! x += Wout (scan(c, b, x) ⊙ silu(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
 use crate::executor::pass::Recorded;
 use crate::{NormHeads, ProductEnd, RowActivation, Scan, ScanRule};
 use atta_model::Role;
@@ -35,29 +35,40 @@ impl Recorded<'_> {
     /// `dt, b, c = norm(Wx x)`.
     fn select(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let acts = self.copied_acts((regions.mixed, mamba.d_inner), l, &SELECTION);
+        let x = ValueRows {
+            x: regions.mixed,
+            d: mamba.d_inner,
+        };
+        let acts = self.copied_acts(x, l, &SELECTION);
         let norms = [Role::SsmDtNorm, Role::SsmBNorm, Role::SsmCNorm];
         let widths = [mamba.d_rank, mamba.d_state, mamba.d_state];
         for i in 0..SELECTION.len() {
             let x = regions.low[i];
             self.product((SELECTION[i], Some(l)), acts, x, ProductEnd::Set);
+            let rows = ValueRows { x, d: widths[i] };
             match mamba.norms {
                 StateNorms::None => {}
-                StateNorms::Unit { eps } => self.norm_unit(x, widths[i], eps),
-                StateNorms::Weighted { eps } => self.norm_parts(&PartNorms {
-                    x,
-                    n: 1,
-                    d: widths[i],
-                    weight: self.vector(norms[i], l),
-                    n_weights: 1,
-                    eps,
-                }),
+                StateNorms::Unit { eps } => self.norm_unit(rows, eps),
+                StateNorms::Weighted { eps } => {
+                    self.norm_weighted(rows, self.vector(norms[i], l), eps);
+                }
             }
         }
     }
 
+    fn norm_weighted(&mut self, ValueRows { x, d }: ValueRows, weight: u32, eps: f32) {
+        self.norm_parts(&PartNorms {
+            x,
+            n: 1,
+            d,
+            weight,
+            n_weights: 1,
+            eps,
+        });
+    }
+
     /// RMS norms without weights, as lengths.
-    fn norm_unit(&mut self, x: u32, d: usize, eps: f32) {
+    fn norm_unit(&mut self, ValueRows { x, d }: ValueRows, eps: f32) {
         let n = d as f32;
         self.norm_heads(&NormHeads {
             n_rows: self.n_rows,
@@ -73,7 +84,11 @@ impl Recorded<'_> {
     /// `step = softplus(Wdt dt + bias)`, the gains.
     fn steps(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let acts = self.copied_acts((regions.low[0], mamba.d_rank), l, &[Role::SsmDt]);
+        let dt = ValueRows {
+            x: regions.low[0],
+            d: mamba.d_rank,
+        };
+        let acts = self.copied_acts(dt, l, &[Role::SsmDt]);
         self.product((Role::SsmDt, Some(l)), acts, regions.alpha, ProductEnd::Set);
         self.decays(&LayerDecays {
             l,

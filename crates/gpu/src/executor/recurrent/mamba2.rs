@@ -5,7 +5,7 @@
 //! x += Wout norm(scan(c, b, x) ⊙ silu(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
 use crate::executor::pass::Recorded;
 use crate::{ProductEnd, RowActivation, RowFactor, Scan, ScanKeys, ScanRule};
 use atta_model::Role;
@@ -37,6 +37,22 @@ impl Recorded<'_> {
 
     /// `norm(y ⊙ silu(z))`, for the last product.
     pub(in crate::executor) fn mamba2(&mut self, l: usize, mamba: &Mamba2) {
+        self.mix_mamba2(l, mamba);
+        let scan = self.scan_of_mamba2(l, mamba);
+        self.scan(l, mamba.conv_floats(), ScanRule::Heads, &scan);
+        let d = mamba.d_inner();
+        match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
+            Some(weight) => {
+                self.norm_gated(weight, mamba);
+                let x = self.parts.layout.recurrent.results;
+                self.copied_acts(ValueRows { x, d }, l, &[Role::SsmOut]);
+            }
+            None => self.gated_acts(RowActivation::Silu, d, l, Role::SsmOut),
+        }
+    }
+
+    /// Values, keys, queries, decays and steps.
+    fn mix_mamba2(&mut self, l: usize, mamba: &Mamba2) {
         let regions = self.parts.layout.recurrent;
         let places = [regions.z, regions.inputs, regions.alpha];
         self.project(l, &OF_MAMBA, &places);
@@ -52,16 +68,6 @@ impl Recorded<'_> {
             has_decays: true,
             least: mamba.min_step,
         });
-        let scan = self.scan_of_mamba2(l, mamba);
-        self.scan(l, mamba.conv_floats(), ScanRule::Heads, &scan);
-        let d = mamba.d_inner();
-        match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
-            Some(weight) => {
-                self.norm_gated(weight, mamba);
-                self.copied_acts((regions.results, d), l, &[Role::SsmOut]);
-            }
-            None => self.gated_acts(RowActivation::Silu, d, l, Role::SsmOut),
-        }
     }
 
     /// The results times their gates, then norms of groups with these weights.

@@ -6,14 +6,14 @@
 //! x += Wout (norm(scan(q, k, v)) ⊙ gate(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
 use crate::executor::pass::Recorded;
 use crate::{NormHeads, ProductEnd, RowActivation, Scan, ScanKeys, ScanRule};
 use atta_model::Role;
 use atta_model::spec::{DeltaNet, KeySharing, NetDecay, NetGate};
 
-/// The projections of delta nets, each of which has some of them: queries, keys and values, together or
-/// each; the gate, or what it is made of; gains; decays, or what they are made of.
+/// The projections that delta nets have, some each: queries, keys and values, together or each; the
+/// gate, or what it is made of; gains; decays, or what they are made of.
 pub(in crate::executor) const OF_NET: [Role; 9] = [
     Role::SsmQkv,
     Role::AttnQ,
@@ -93,9 +93,10 @@ impl Recorded<'_> {
         let regions = self.parts.layout.recurrent;
         let second = [(Role::SsmGB, regions.z), (Role::SsmFB, regions.alpha)];
         for (i, (role, out)) in second.into_iter().enumerate() {
+            let x = regions.low[i];
             let d = net.ranks()[i];
             if d > 0 {
-                let acts = self.copied_acts((regions.low[i], d), l, &[role]);
+                let acts = self.copied_acts(ValueRows { x, d }, l, &[role]);
                 self.product((role, Some(l)), acts, out, ProductEnd::Set);
             }
         }
