@@ -211,7 +211,7 @@ pub enum ScanKeys {
     InTurn(u32),
 }
 
-/// What a position does to the state of a head: what remains of it, and what is added.
+/// How a position changes the state of a head.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanRule {
     /// A number of each head remains; values are added (Mamba 2).
@@ -257,8 +257,8 @@ pub struct Scan {
     pub n_heads: u32,
     /// Which of them share queries and keys.
     pub keys: ScanKeys,
-    /// First word among the weights of what a result gets of its value, f32: as many as gains of a
-    /// row.
+    /// First word among the weights of the factors of values that are added to results, f32: as
+    /// many as gains of a row.
     pub skip: Option<u32>,
     /// First float of the states in a block.
     pub state: u32,

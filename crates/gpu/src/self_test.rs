@@ -259,6 +259,11 @@ impl Probe<'_> {
         Ok(words.map(|word| u32::from_le_bytes(*word)).collect())
     }
 
+    /// Compares words with those of floats.
+    fn same_floats(&self, what: &str, got: &[u32], expected: &[f32]) -> Result<(), Error> {
+        self.same(what, got, expected.iter().map(|x| x.to_bits()))
+    }
+
     /// Compares words, bit by bit.
     ///
     /// # Panics

@@ -210,9 +210,7 @@ impl Chain {
         self.seqs.take_copies().for_each(drop);
         Ok(())
     }
-}
 
-impl Chain {
     /// Adds the checkpoints of a state within the positions of a sequence that it was appended to.
     fn follow_checkpoints(&mut self, seq: SeqId, state: &[u8]) -> Result<(), Error> {
         let coverage = StateCoverage::parse(state);

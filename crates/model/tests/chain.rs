@@ -102,25 +102,31 @@ fn states_are_those_of_one_executor_and_move_both_ways() {
     ];
     for name in names {
         let model = golden(name).model();
-        let ids = tokens(&model, 40);
-        let mut whole = cpu_with(&model, 1, size());
-        let mut parts = chain(&model, 1, &size());
-        let [a, b] = [whole.new_seq().unwrap(), parts.new_seq().unwrap()];
-        append(&mut whole, a, &ids, 16);
-        append(&mut parts, b, &ids, 16);
-        let state = export(&whole, a, 40);
-        assert!(state == export(&parts, b, 40), "{name}");
-        let [c, d] = [whole.new_seq().unwrap(), parts.new_seq().unwrap()];
-        whole.append_state(c, &state, 40).unwrap();
-        parts.append_state(d, &state, 40).unwrap();
-        let more = tokens(&model, 5);
-        let expected = append(&mut whole, c, &more, 16);
-        assert!(append(&mut parts, d, &more, 16) == expected, "{name}");
-        let kept = whole.truncate(c, 36).unwrap();
-        assert_eq!(parts.truncate(d, 36).unwrap(), kept, "{name}");
-        let expected = append(&mut whole, c, &more, 16);
-        assert!(append(&mut parts, d, &more, 16) == expected, "{name}");
+        for cut in 0..model.spec().layers.len() {
+            move_both_ways(&model, cut, &format!("{name} cut at {cut}"));
+        }
     }
+}
+
+fn move_both_ways(model: &Arc<Model>, cut: usize, what: &str) {
+    let ids = tokens(model, 40);
+    let mut whole = cpu_with(model, 1, size());
+    let mut parts = chain(model, cut, &size());
+    let [a, b] = [whole.new_seq().unwrap(), parts.new_seq().unwrap()];
+    append(&mut whole, a, &ids, 16);
+    append(&mut parts, b, &ids, 16);
+    let state = export(&whole, a, 40);
+    assert!(state == export(&parts, b, 40), "{what}");
+    let [c, d] = [whole.new_seq().unwrap(), parts.new_seq().unwrap()];
+    whole.append_state(c, &state, 40).unwrap();
+    parts.append_state(d, &state, 40).unwrap();
+    let more = tokens(model, 5);
+    let expected = append(&mut whole, c, &more, 16);
+    assert!(append(&mut parts, d, &more, 16) == expected, "{what}");
+    let kept = whole.truncate(c, 36).unwrap();
+    assert_eq!(parts.truncate(d, 36).unwrap(), kept, "{what}");
+    let expected = append(&mut whole, c, &more, 16);
+    assert!(append(&mut parts, d, &more, 16) == expected, "{what}");
 }
 
 #[test]

@@ -27,6 +27,13 @@ pub(super) use net::OF_NET;
 /// The projections of a short convolution: `b`, `c` and `x`.
 pub(crate) const OF_SHORT_CONV: [Role; 3] = [Role::ShortconvInProj, Role::SsmBeta, Role::SsmAlpha];
 
+/// Rows of values: their first word, and their width.
+#[derive(Clone, Copy)]
+struct ValueRows {
+    x: u32,
+    d: usize,
+}
+
 /// The convolution of a layer, of all channels or of neighbours among them.
 struct LayerConv {
     l: usize,
@@ -38,6 +45,22 @@ struct LayerConv {
     taps: Role,
     bias: Option<u32>,
     activation: Option<RowActivation>,
+}
+
+impl LayerConv {
+    /// Of all channels, with SiLU behind it and without a bias.
+    fn new(l: usize, taps: Role, n_taps: usize, d: usize) -> Self {
+        Self {
+            l,
+            d,
+            first: 0,
+            d_all: d,
+            n_taps,
+            taps,
+            bias: None,
+            activation: Some(RowActivation::Silu),
+        }
+    }
 }
 
 /// The decays and gains of a layer.
@@ -86,26 +109,15 @@ impl Recorded<'_> {
         };
         self.multiply(regions.inputs, d, times(regions.results));
         self.convolve(&LayerConv {
-            l,
-            d,
-            first: 0,
-            d_all: d,
-            n_taps: conv.n_taps,
-            taps: Role::ShortconvConv,
-            bias: None,
             activation: None,
+            ..LayerConv::new(l, Role::ShortconvConv, conv.n_taps, d)
         });
         self.multiply(regions.mixed, d, times(regions.z));
-        self.mixed_acts(
-            &Made {
-                function: RowFunction::Copy,
-                x: regions.mixed,
-                d,
-                n_rows: self.n_rows,
-            },
-            l,
-            &[Role::ShortconvOutProj],
-        );
+        let mixed = ValueRows {
+            x: regions.mixed,
+            d,
+        };
+        self.copied_acts(mixed, l, &[Role::ShortconvOutProj]);
     }
 
     /// The projections of a layer's input.
@@ -116,10 +128,35 @@ impl Recorded<'_> {
     }
 
     /// Activations for the next matrices of a mixer.
-    fn mixed_acts(&mut self, made: &Made, l: usize, roles: &[Role]) -> Acts {
+    fn copied_acts(&mut self, rows: ValueRows, l: usize, roles: &[Role]) -> Acts {
+        self.mixed_acts(RowFunction::Copy, rows, l, roles)
+    }
+
+    /// The same for its last matrix: results times `activation(z)`.
+    fn gated_acts(&mut self, activation: RowActivation, d: usize, l: usize, role: Role) {
+        let regions = self.parts.layout.recurrent;
+        let up = regions.results;
+        let function = RowFunction::Gate { activation, up };
+        let z = ValueRows { x: regions.z, d };
+        self.mixed_acts(function, z, l, &[role]);
+    }
+
+    fn mixed_acts(
+        &mut self,
+        function: RowFunction,
+        rows: ValueRows,
+        l: usize,
+        roles: &[Role],
+    ) -> Acts {
         let acts = self.parts.layout.mixed;
+        let made = Made {
+            function,
+            x: rows.x,
+            d: rows.d,
+            n_rows: self.n_rows,
+        };
         let keys: Vec<_> = roles.iter().map(|role| (*role, Some(l))).collect();
-        self.make(made, acts, &keys);
+        self.make(&made, acts, &keys);
         acts
     }
 
@@ -135,6 +172,7 @@ impl Recorded<'_> {
     /// `mixed = act(conv(inputs))`; the last inputs are kept in the states. The channels of each
     /// convolution lie apart, those of the first one first.
     fn convolve(&mut self, conv: &LayerConv) {
+        let history = self.history(conv);
         let StepParts {
             kernels,
             tables,
@@ -142,16 +180,6 @@ impl Recorded<'_> {
             state_bindings,
             ..
         } = *self.parts;
-        let [sources, n_sources] = tables.states().sources();
-        let len = conv.n_taps - 1;
-        let history = RowHistory {
-            d: conv.d as u32,
-            x: layout.recurrent.inputs + self.n_rows * conv.first as u32,
-            sources,
-            n_sources,
-            len: len as u32,
-            state: ((self.parts.state_at)(conv.l) + len * conv.first) as u32,
-        };
         let convolve = Convolve {
             history,
             n_rows: self.n_rows,
@@ -169,6 +197,20 @@ impl Recorded<'_> {
             n_kept,
         };
         self.push(keep.dispatch(kernels.keep_inputs, state_bindings));
+    }
+
+    /// The inputs of a convolution, of this batch and of states.
+    fn history(&self, conv: &LayerConv) -> RowHistory {
+        let [sources, n_sources] = self.parts.tables.states().sources();
+        let len = conv.n_taps - 1;
+        RowHistory {
+            d: conv.d as u32,
+            x: self.parts.layout.recurrent.inputs + self.n_rows * conv.first as u32,
+            sources,
+            n_sources,
+            len: len as u32,
+            state: ((self.parts.state_at)(conv.l) + len * conv.first) as u32,
+        }
     }
 
     /// `x = x·scale / √(Σ x² + eps)` of some heads of each row.

@@ -23,7 +23,7 @@ const KEPT: [[usize; 2]; 2] = [[1, 2], [3, 0]];
 
 /// Where the vector of a position is.
 #[derive(Clone, Copy)]
-enum Source {
+enum VectorPlace {
     Row(usize),
     /// So many positions before the end of the state in block 1.
     State(usize),
@@ -32,8 +32,8 @@ enum Source {
 
 /// Of each row its own vector, and those of three positions before: two rows behind a state, two
 /// without one.
-const SOURCES: [[Source; LEN + 1]; N_ROWS] = {
-    use Source::{Nowhere, Row, State};
+const SOURCES: [[VectorPlace; LEN + 1]; N_ROWS] = {
+    use VectorPlace::{Nowhere, Row, State};
     [
         [Row(0), State(1), State(2), State(3)],
         [Row(1), Row(0), State(1), State(2)],
@@ -62,13 +62,13 @@ impl ConvSample {
     }
 
     /// The vector of a source.
-    fn vector(&self, source: Source) -> Option<&[f32]> {
+    fn vector(&self, source: VectorPlace) -> Option<&[f32]> {
         match source {
-            Source::Row(row) => Some(&self.x[row * D..][..D]),
-            Source::State(back) => {
+            VectorPlace::Row(row) => Some(&self.x[row * D..][..D]),
+            VectorPlace::State(back) => {
                 Some(&self.states[BLOCK_WORDS + STATE + (LEN - back) * D..][..D])
             }
-            Source::Nowhere => None,
+            VectorPlace::Nowhere => None,
         }
     }
 
@@ -85,10 +85,10 @@ impl ConvSample {
 
     /// Bytes of the taps and the bias, of the sources and the rows that are kept, and of states.
     fn bytes(&self) -> [Vec<u8>; 3] {
-        let words = |source: &Source| match *source {
-            Source::Row(row) => [0, row as u32],
-            Source::State(back) => [back as u32, BLOCK_WORDS as u32],
-            Source::Nowhere => [NONE; 2],
+        let words = |source: &VectorPlace| match *source {
+            VectorPlace::Row(row) => [0, row as u32],
+            VectorPlace::State(back) => [back as u32, BLOCK_WORDS as u32],
+            VectorPlace::Nowhere => [NONE; 2],
         };
         let sources = SOURCES.iter().flatten().flat_map(words);
         let kept = KEPT
@@ -113,7 +113,33 @@ impl ConvSample {
         }
     }
 
-    /// As atta-model adds a row up.
+    fn convolve(&self, has_bias: bool, is_silu: bool) -> Convolve {
+        Convolve {
+            history: self.history(),
+            n_rows: N_ROWS as u32,
+            taps: 0,
+            bias: has_bias.then_some(self.taps.len() as u32),
+            activation: is_silu.then_some(RowActivation::Silu),
+            out: self.x.len() as u32,
+            d_out: D_OUT as u32,
+        }
+    }
+
+    /// States with the last inputs of the rows that keep theirs.
+    fn kept(&self) -> Vec<f32> {
+        let mut states = self.states.clone();
+        for [row, block] in KEPT {
+            for (back, source) in SOURCES[row][..LEN].iter().enumerate() {
+                let at = block * BLOCK_WORDS + STATE + (LEN - 1 - back) * D;
+                let zeros = [0.0; D];
+                let x = self.vector(*source).unwrap_or(&zeros);
+                states[at..at + D].copy_from_slice(x);
+            }
+        }
+        states
+    }
+
+    /// As atta-model adds a row up; behind it zeros.
     fn on_cpu(&self, probe: &Probe<'_>, row: usize, has_bias: bool, is_silu: bool) -> Vec<f32> {
         let mut y = vec![0.0; D];
         if has_bias {
@@ -127,6 +153,7 @@ impl ConvSample {
         if is_silu {
             probe.kernels.activate(Activation::Silu, &mut y);
         }
+        y.resize(D_OUT, 0.0);
         y
     }
 }
@@ -137,24 +164,12 @@ pub(super) fn convolutions(probe: &mut Probe<'_>) -> Result<(), Error> {
     let values = [&sample.x[..], &vec![0.0; N_ROWS * D_OUT]].concat();
     for [has_bias, is_silu] in [[false, false], [true, true]] {
         let bindings = probe.fill(&sample.contents(&bytes, &values))?;
-        let convolve = Convolve {
-            history: sample.history(),
-            n_rows: N_ROWS as u32,
-            taps: 0,
-            bias: has_bias.then_some(sample.taps.len() as u32),
-            activation: is_silu.then_some(RowActivation::Silu),
-            out: sample.x.len() as u32,
-            d_out: D_OUT as u32,
-        };
+        let convolve = sample.convolve(has_bias, is_silu);
         probe.run(&Shader::convolve(), |p| convolve.dispatch(p, bindings))?;
         let got = probe.words(bindings.values, sample.x.len(), N_ROWS * D_OUT)?;
-        let rows = (0..N_ROWS).flat_map(|row| {
-            let mut y = sample.on_cpu(probe, row, has_bias, is_silu);
-            y.resize(D_OUT, 0.0);
-            y
-        });
-        let expected: Vec<u32> = rows.map(f32::to_bits).collect();
-        probe.same(&format!("bias {has_bias}, SiLU {is_silu}"), &got, expected)?;
+        let rows = (0..N_ROWS).flat_map(|row| sample.on_cpu(probe, row, has_bias, is_silu));
+        let expected: Vec<f32> = rows.collect();
+        probe.same_floats(&format!("bias {has_bias}, SiLU {is_silu}"), &got, &expected)?;
     }
     keep_inputs(probe, &sample)
 }
@@ -170,17 +185,23 @@ fn keep_inputs(probe: &mut Probe<'_>, sample: &ConvSample) -> Result<(), Error> 
     };
     probe.run(&Shader::keep_inputs(), |p| keep.dispatch(p, bindings))?;
     let got = probe.words(bindings.kv, 0, sample.states.len())?;
-    let mut expected = sample.states.clone();
-    for [row, block] in KEPT {
-        for (back, source) in SOURCES[row][..LEN].iter().enumerate() {
-            let at = block * BLOCK_WORDS + STATE + (LEN - 1 - back) * D;
-            let zeros = [0.0; D];
-            let x = sample.vector(*source).unwrap_or(&zeros);
-            expected[at..at + D].copy_from_slice(x);
-        }
-    }
-    probe.same("kept inputs", &got, expected.iter().map(|x| x.to_bits()))
+    probe.same_floats("kept inputs", &got, &sample.kept())
 }
+
+/// Inputs of decays.
+struct DecaySample {
+    n_shared: usize,
+    has_beta: bool,
+    has_decays: bool,
+    /// `[N_ROWS, N_GAINS * n_shared]` and `[N_ROWS, N_GAINS]`.
+    alpha: Vec<f32>,
+    beta: Vec<f32>,
+    rates: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+const N_GAINS: usize = 11;
+const LEAST_STEP: f32 = 0.01;
 
 /// Decays of heads with and without gates, of channels, and steps alone.
 pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
@@ -191,106 +212,150 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
         (1, false, false),
     ];
     for (n_shared, has_beta, has_decays) in kinds {
-        let n_gains = 11;
-        let n = n_gains * n_shared;
-        let mut samples = Samples(n as u64);
-        let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
-        let values = [
-            large(N_ROWS * n),
-            large(N_ROWS * n_gains),
-            vec![0.0; N_ROWS * (n + n_gains)],
-        ];
-        let rates: Vec<f32> = large(n_gains).iter().map(|x| -x.abs()).collect();
-        let bias = large(n);
-        let [alpha, beta, _] = &values;
-        let out = (alpha.len() + beta.len()) as u32;
-        let decays = Decays {
-            n_rows: N_ROWS as u32,
-            n: n as u32,
-            n_shared: n_shared as u32,
-            alpha: 0,
-            beta: has_beta.then_some(alpha.len() as u32),
-            a: has_decays.then_some(0),
-            bias: n_gains as u32,
-            least: 0.01,
-            decays: out,
-            gains: out + (N_ROWS * n) as u32,
+        let sample = DecaySample {
+            has_beta,
+            has_decays,
+            ..DecaySample::new(n_shared)
         };
-        let bindings = probe.fill(&Contents {
-            weights: &bytes_of(&[&rates[..], &bias].concat()),
-            n_acts: 1,
-            values: &values.concat(),
-            tables: &[],
-            kv: &[],
-        })?;
-        probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
-        let got = probe.words(bindings.values, out as usize, N_ROWS * (n + n_gains))?;
-        let mut steps: Vec<f32> = (0..alpha.len()).map(|i| alpha[i] + bias[i % n]).collect();
-        probe.kernels.activate(Activation::Softplus, &mut steps);
-        steps.iter_mut().for_each(|step| *step = step.max(0.01));
-        let rate = |i: usize| rates[i % n / n_shared];
-        let decay = |(i, step): (usize, &f32)| match has_decays {
-            true => math::exp(rate(i) * step),
-            false => 0.0,
-        };
-        let gain = |i: usize| match has_beta {
-            true => math::sigmoid(beta[i]),
-            false => steps[i * n_shared],
-        };
-        let gains = (0..N_ROWS * n_gains).map(gain);
-        let expected = steps.iter().enumerate().map(decay).chain(gains);
+        let got = sample.on_gpu(probe)?;
+        let expected = sample.on_cpu(probe);
         let what = format!("{n_shared} shared, beta {has_beta}, decays {has_decays}");
-        probe.same(&what, &got, expected.map(f32::to_bits))?;
+        probe.same_floats(&what, &got, &expected)?;
     }
     Ok(())
 }
 
-/// Heads among wider rows divided by their length, and rows with norms of their parts.
+impl DecaySample {
+    fn new(n_shared: usize) -> Self {
+        let mut samples = Samples(n_shared as u64 + 43);
+        let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
+        Self {
+            n_shared,
+            has_beta: true,
+            has_decays: true,
+            alpha: large(N_ROWS * N_GAINS * n_shared),
+            beta: large(N_ROWS * N_GAINS),
+            rates: large(N_GAINS).iter().map(|x| -x.abs()).collect(),
+            bias: large(N_GAINS * n_shared),
+        }
+    }
+
+    /// Decays of all rows, then gains.
+    fn on_gpu(&self, probe: &mut Probe<'_>) -> Result<Vec<u32>, Error> {
+        let Self { alpha, beta, .. } = self;
+        let out = vec![0.0; alpha.len() + beta.len()];
+        let weights = [&self.rates[..], &self.bias].concat();
+        let values = [&alpha[..], beta, &out].concat();
+        let bindings = fill_rows(probe, &weights, &values)?;
+        let decays = self.decays(out.len() as u32);
+        probe.run(&Shader::decays(), |p| decays.dispatch(p, bindings))?;
+        probe.words(bindings.values, out.len(), out.len())
+    }
+
+    /// With results from a word on.
+    fn decays(&self, out: u32) -> Decays {
+        let n_alpha = self.alpha.len() as u32;
+        Decays {
+            n_rows: N_ROWS as u32,
+            n: (N_GAINS * self.n_shared) as u32,
+            n_shared: self.n_shared as u32,
+            alpha: 0,
+            beta: self.has_beta.then_some(n_alpha),
+            a: self.has_decays.then_some(0),
+            bias: N_GAINS as u32,
+            least: LEAST_STEP,
+            decays: out,
+            gains: out + n_alpha,
+        }
+    }
+
+    /// As atta-model computes them, by atta-kernels.
+    fn steps(&self, probe: &Probe<'_>) -> Vec<f32> {
+        let biases = self.bias.iter().cycle();
+        let steps = self.alpha.iter().zip(biases).map(|(x, bias)| x + bias);
+        let mut steps: Vec<f32> = steps.collect();
+        probe.kernels.activate(Activation::Softplus, &mut steps);
+        steps
+            .iter_mut()
+            .for_each(|step| *step = step.max(LEAST_STEP));
+        steps
+    }
+
+    /// Decays, then gains.
+    fn on_cpu(&self, probe: &Probe<'_>) -> Vec<f32> {
+        let steps = self.steps(probe);
+        let rate = |i: usize| self.rates[i / self.n_shared % N_GAINS];
+        let decays = steps.iter().enumerate();
+        let decays = decays.map(|(i, step)| match self.has_decays {
+            true => math::exp(rate(i) * step),
+            false => 0.0,
+        });
+        let gains = self.beta.iter().enumerate();
+        let gains = gains.map(|(i, beta)| match self.has_beta {
+            true => math::sigmoid(*beta),
+            false => steps[i * self.n_shared],
+        });
+        decays.chain(gains).collect()
+    }
+}
+
 pub(super) fn norms(probe: &mut Probe<'_>) -> Result<(), Error> {
-    let [n_heads, d, d_row] = [3, 84, 257];
     let mut samples = Samples(37);
-    let x = samples.floats(N_ROWS * d_row);
-    let heads = NormHeads {
-        n_rows: N_ROWS as u32,
-        d_row: d_row as u32,
-        n_heads: n_heads as u32,
-        d: d as u32,
-        x: 2,
+    lengths(probe, &mut samples)?;
+    norms_of_parts(probe, &mut samples)
+}
+
+const HEADS: NormHeads = NormHeads {
+    n_rows: N_ROWS as u32,
+    d_row: 257,
+    n_heads: 3,
+    d: 84,
+    x: 2,
+    eps: 1e-3,
+    scale: 0.3,
+};
+const PARTS: AddNormed = AddNormed {
+    norm: RowNorm::Rms {
+        weight: 0,
         eps: 1e-3,
-        scale: 0.3,
-    };
+    },
+    normed: Normed::Alone,
+    n_rows: 3 * N_ROWS as u32,
+    d: 84,
+    x: 0,
+    y: 0,
+    factor: 1.0,
+    n_weights: 3,
+};
+
+/// Heads among wider rows divided by their length.
+fn lengths(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
+    let [n_heads, d, d_row] = [HEADS.n_heads, HEADS.d, HEADS.d_row].map(|n| n as usize);
+    let x = samples.floats(N_ROWS * d_row);
     let bindings = fill_rows(probe, &[], &x)?;
-    probe.run(&Shader::norm_heads(), |p| heads.dispatch(p, bindings))?;
+    probe.run(&Shader::norm_heads(), |p| HEADS.dispatch(p, bindings))?;
     let got = probe.words(bindings.values, 0, x.len())?;
     let mut expected = x.clone();
     for row in expected.chunks_exact_mut(d_row) {
         let heads = row[2..].chunks_exact_mut(d).take(n_heads);
         heads.for_each(|head| probe.kernels.l2_norm_inplace(head, 1e-3, 0.3));
     }
-    probe.same("lengths", &got, expected.iter().map(|x| x.to_bits()))?;
-    let weights = samples.floats(n_heads * d);
-    let mut expected = samples.floats(N_ROWS * n_heads * d);
-    let add = AddNormed {
-        norm: RowNorm::Rms {
-            weight: 0,
-            eps: 1e-3,
-        },
-        normed: Normed::Alone,
-        n_rows: (N_ROWS * n_heads) as u32,
-        d: d as u32,
-        x: 0,
-        y: 0,
-        factor: 1.0,
-        n_weights: n_heads as u32,
-    };
+    probe.same_floats("lengths", &got, &expected)
+}
+
+/// Rows with norms of their parts, each with weights of its own.
+fn norms_of_parts(probe: &mut Probe<'_>, samples: &mut Samples) -> Result<(), Error> {
+    let [n, d] = [PARTS.n_weights, PARTS.d].map(|n| n as usize);
+    let weights = samples.floats(n * d);
+    let mut expected = samples.floats(N_ROWS * n * d);
     let bindings = fill_rows(probe, &weights, &expected)?;
-    probe.run(&Shader::add(), |p| add.dispatch(p, bindings))?;
+    probe.run(&Shader::add(), |p| PARTS.dispatch(p, bindings))?;
     let got = probe.words(bindings.values, 0, expected.len())?;
     let all = weights.chunks_exact(d).cycle();
     for (part, weight) in expected.chunks_exact_mut(d).zip(all) {
         probe.kernels.rms_norm_inplace(part, weight, 1e-3);
     }
-    probe.same("parts", &got, expected.iter().map(|x| x.to_bits()))
+    probe.same_floats("parts", &got, &expected)
 }
 
 fn fill_rows(

@@ -3,7 +3,7 @@
 use super::{Contents, Probe, bytes_of};
 use crate::quantize::NONE;
 use crate::samples::Samples;
-use crate::{Error, Scan, ScanKeys, ScanRule, Shader};
+use crate::{Bindings, Error, Scan, ScanKeys, ScanRule, Shader};
 use atta_kernels::{Decay, Scan as CpuScan, Strided};
 
 const N_ROWS: usize = 5;
@@ -44,7 +44,7 @@ pub(super) fn check(probe: &mut Probe<'_>) -> Result<(), Error> {
                 let got = sample.on_gpu(probe, is_in_turn)?;
                 let expected = sample.on_cpu(probe, is_in_turn);
                 let what = format!("{rule:?} of {shape:?}, in turn: {is_in_turn}");
-                probe.same(&what, &got, expected.iter().map(|x| x.to_bits()))?;
+                probe.same_floats(&what, &got, &expected)?;
             }
         }
     }
@@ -101,22 +101,26 @@ impl ScanSample {
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Results of all rows, then the states behind both runs.
-    fn on_gpu(&self, probe: &mut Probe<'_>, is_in_turn: bool) -> Result<Vec<u32>, Error> {
+    /// Buffers with the inputs, room for results behind them, and states.
+    fn fill(&self, probe: &mut Probe<'_>) -> Result<Bindings, Error> {
         let mut states = vec![0.0; 3 * self.block_words()];
         states[STATE..STATE + self.before.len()].copy_from_slice(&self.before);
         let out = vec![0.0; self.v.len()];
-        let rates_at = self.skips.len();
-        let bindings = probe.fill(&Contents {
+        probe.fill(&Contents {
             weights: &bytes_of(&[&self.skips[..], &self.decays].concat()),
             n_acts: 1,
             values: &[&self.qk[..], &self.v, &self.decays, &self.gains, &out].concat(),
             tables: &self.tables(),
             kv: &bytes_of(&states),
-        })?;
-        let scan = self.scan(is_in_turn, rates_at);
+        })
+    }
+
+    /// Results of all rows, then the states behind both runs.
+    fn on_gpu(&self, probe: &mut Probe<'_>, is_in_turn: bool) -> Result<Vec<u32>, Error> {
+        let bindings = self.fill(probe)?;
+        let scan = self.scan(is_in_turn);
         probe.run(&Shader::scan(self.rule), |p| scan.dispatch(p, bindings))?;
-        let mut got = probe.words(bindings.values, scan.out as usize, out.len())?;
+        let mut got = probe.words(bindings.values, scan.out as usize, self.v.len())?;
         for block in 1..3 {
             let at = block * self.block_words() + STATE;
             got.extend(probe.words(bindings.kv, at, self.before.len())?);
@@ -124,7 +128,7 @@ impl ScanSample {
         Ok(got)
     }
 
-    fn scan(&self, is_in_turn: bool, rates_at: usize) -> Scan {
+    fn scan(&self, is_in_turn: bool) -> Scan {
         let [n_heads, n_key_heads, d_key, d_value] = self.shape.map(|n| n as u32);
         let v = self.qk.len() as u32;
         let decays = v + self.v.len() as u32;
@@ -133,7 +137,7 @@ impl ScanSample {
             qkv: [0, n_key_heads * d_key, v],
             d_rows: [self.d_row() as u32, n_heads * d_value],
             decays: match self.rule {
-                ScanRule::Elements => rates_at as u32,
+                ScanRule::Elements => self.skips.len() as u32,
                 _ => decays,
             },
             gains,
@@ -144,7 +148,7 @@ impl ScanSample {
                 true => ScanKeys::InTurn(n_key_heads),
                 false => ScanKeys::Neighbours(n_heads / n_key_heads),
             },
-            skip: (!self.is_delta()).then_some(0),
+            skip: self.skips().map(|_| 0),
             state: STATE as u32,
             runs: 0,
             n_runs: RUNS.len() as u32,
@@ -152,17 +156,25 @@ impl ScanSample {
         }
     }
 
-    fn is_delta(&self) -> bool {
-        matches!(
-            self.rule,
-            ScanRule::DeltaOfHeads | ScanRule::DeltaOfChannels
-        )
+    /// Of the rules that add values.
+    fn skips(&self) -> Option<&[f32]> {
+        match self.rule {
+            ScanRule::Heads | ScanRule::Elements => Some(&self.skips),
+            ScanRule::DeltaOfHeads | ScanRule::DeltaOfChannels => None,
+        }
+    }
+
+    fn decay(&self) -> Decay<'_> {
+        let rows = part(&self.decays, self.decays.len() / N_ROWS, 0);
+        match self.rule {
+            ScanRule::Heads | ScanRule::DeltaOfHeads => Decay::OfHeads(rows),
+            ScanRule::DeltaOfChannels => Decay::OfChannels(rows),
+            ScanRule::Elements => Decay::OfElements(&self.decays),
+        }
     }
 
     fn on_cpu(&self, probe: &Probe<'_>, is_in_turn: bool) -> Vec<f32> {
         let [n_heads, n_key_heads, d_key, d_value] = self.shape;
-        let part = |data, stride, at| Strided { data, stride, at };
-        let decays = part(&self.decays, self.decays.len() / N_ROWS, 0);
         let mut out = vec![0.0; self.v.len()];
         let mut states = Vec::new();
         for (rows, before) in RUNS.into_iter().zip([Some(&self.before[..]), None]) {
@@ -175,17 +187,13 @@ impl ScanSample {
                 },
                 d_key,
                 d_value,
-                is_delta: self.is_delta(),
-                skip: (!self.is_delta()).then_some(&self.skips[..]),
+                is_delta: self.skips().is_none(),
+                skip: self.skips(),
                 rows,
                 q: part(&self.qk, self.d_row(), 0),
                 k: part(&self.qk, self.d_row(), n_key_heads * d_key),
                 v: part(&self.v, n_heads * d_value, 0),
-                decay: match self.rule {
-                    ScanRule::Heads | ScanRule::DeltaOfHeads => Decay::OfHeads(decays),
-                    ScanRule::DeltaOfChannels => Decay::OfChannels(decays),
-                    ScanRule::Elements => Decay::OfElements(&self.decays),
-                },
+                decay: self.decay(),
                 gain: part(&self.gains, self.gains.len() / N_ROWS, 0),
                 before,
                 after: &mut after,
@@ -196,4 +204,8 @@ impl ScanSample {
         }
         [out, states].concat()
     }
+}
+
+fn part(data: &[f32], stride: usize, at: usize) -> Strided<'_> {
+    Strided { data, stride, at }
 }

@@ -30,6 +30,22 @@ struct Fields<'a> {
     data: &'a [u8],
 }
 
+/// The checkpoints behind the fields of parts, and the data.
+fn checkpoints_of(rest: &[u8]) -> Result<(&[[u8; 4]], &[u8]), Error> {
+    let (n, rest) = rest.split_first_chunk().ok_or(CUT)?;
+    let n_bytes = (u32::from_le_bytes(*n) as usize).checked_mul(4);
+    let (checkpoints, data) = rest.split_at_checked(n_bytes.ok_or(CUT)?).ok_or(CUT)?;
+    Ok((checkpoints.as_chunks().0, data))
+}
+
+/// Bytes of a part behind each checkpoint.
+fn bytes_of_state(part: &[u8; PART_BYTES]) -> usize {
+    match is_state(part) {
+        true => 4 * u32::from_le_bytes([part[4], part[5], part[6], part[7]]) as usize,
+        false => 0,
+    }
+}
+
 /// Whether a part is a recurrent state.
 fn is_state(part: &[u8; PART_BYTES]) -> bool {
     part[8..12] == STATE_CODE.to_le_bytes()
@@ -49,15 +65,9 @@ impl<'a> Fields<'a> {
             return Err(CUT);
         }
         let (checkpoints, data) = match parts.iter().any(is_state) {
-            true => {
-                let (n, rest) = rest.split_first_chunk().ok_or(CUT)?;
-                let n_bytes = (u32::from_le_bytes(*n) as usize).checked_mul(4);
-                let n_bytes = n_bytes.ok_or(CUT)?;
-                rest.split_at_checked(n_bytes).ok_or(CUT)?
-            }
+            true => checkpoints_of(rest)?,
             false => (&[][..], rest),
         };
-        let (checkpoints, _) = checkpoints.as_chunks();
         Ok(Self {
             first_layer: field(1),
             rope_regime: field(2),
@@ -75,9 +85,7 @@ impl<'a> Fields<'a> {
 
     /// Keys and values, and the recurrent states of each checkpoint.
     fn halves(&self) -> Result<(&'a [u8], Vec<&'a [u8]>), Error> {
-        let states = self.parts.iter().filter(|part| is_state(part));
-        let n_floats = states.map(|part| u32::from_le_bytes([part[4], part[5], part[6], part[7]]));
-        let of_one = n_floats.map(|n| 4 * n as usize).sum::<usize>();
+        let of_one = self.parts.iter().map(bytes_of_state).sum::<usize>();
         let of_all = of_one.checked_mul(self.checkpoints.len()).ok_or(CUT)?;
         let of_kv = self.data.len().checked_sub(of_all).ok_or(CUT)?;
         let (kv, states) = self.data.split_at(of_kv);
@@ -115,11 +123,7 @@ pub(crate) fn join(states: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     let all = all.collect::<Result<Vec<_>, _>>()?;
     let first = all.first().ok_or(CUT)?;
     let parts: Vec<_> = all.iter().flat_map(|state| state.parts).copied().collect();
-    let mut recurrent = all.iter().filter(|state| state.is_recurrent());
-    let checkpoints = recurrent.next().map_or(&[][..], |state| state.checkpoints);
-    if recurrent.any(|state| state.checkpoints != checkpoints) {
-        return Err(Error::State("its layers have different checkpoints"));
-    }
+    let checkpoints = common_checkpoints(&all)?;
     let joined = Fields {
         rope_regime: all.iter().map(|s| s.rope_regime).max().unwrap_or(0),
         parts: &parts,
@@ -137,6 +141,16 @@ pub(crate) fn join(states: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
         states.for_each(|state| out.extend_from_slice(state));
     }
     Ok(out)
+}
+
+/// The checkpoints of all states with recurrent layers; none without such.
+fn common_checkpoints<'a>(states: &[Fields<'a>]) -> Result<&'a [[u8; 4]], Error> {
+    let mut recurrent = states.iter().filter(|state| state.is_recurrent());
+    let checkpoints = recurrent.next().map_or(&[][..], |state| state.checkpoints);
+    match recurrent.all(|state| state.checkpoints == checkpoints) {
+        true => Ok(checkpoints),
+        false => Err(Error::State("its layers have different checkpoints")),
+    }
 }
 
 /// The states of these ranges of layers, which are together all layers of a cache of this size.
@@ -157,42 +171,59 @@ pub(crate) fn split(
             "it is of another model, or of another kind of context",
         ));
     }
-    const LENGTH: Error = Error::State("its length does not match its header");
     let n_bytes = data_bytes(&plan.places, all.parts, all.n).ok_or(CUT)?;
     let (kv, recurrent) = all.data.split_at_checked(n_bytes).ok_or(CUT)?;
     let of_one = state_bytes(&plan.places);
     if of_one.checked_mul(all.checkpoints.len()) != Some(recurrent.len()) {
-        return Err(LENGTH);
+        return Err(Error::State("its length does not match its header"));
     }
-    let mut rest = (&plan.places[..], all.parts, kv);
-    let mut n_before = 0;
+    let mut rest = Undivided {
+        places: &plan.places,
+        parts: all.parts,
+        kv,
+        states: (0..all.checkpoints.len())
+            .map(|i| &recurrent[i * of_one..][..of_one])
+            .collect(),
+    };
     let mut states = Vec::new();
     for layers in ranges {
         let local = layers.start - size.layers.start..layers.end - size.layers.start;
         let n = plan.layers[local].iter().map(LayerPlaces::n_places).sum();
-        let (places, places_left) = rest.0.split_at(n);
-        let (parts, parts_left) = rest.1.split_at(n);
-        let n_bytes = data_bytes(places, parts, all.n).ok_or(CUT)?;
-        let (data, data_left) = rest.2.split_at_checked(n_bytes).ok_or(CUT)?;
-        rest = (places_left, parts_left, data_left);
         let own = Fields {
             first_layer: layers.start as u32,
             rope_regime: size.rope_regime(layers),
-            parts,
-            data,
             ..all
         };
-        let mut out = Vec::new();
-        own.write(&mut out);
-        let own = n_before..n_before + state_bytes(places);
-        let states_of_all = (0..all.checkpoints.len()).map(|i| &recurrent[i * of_one..][..of_one]);
-        states_of_all.for_each(|state| out.extend_from_slice(&state[own.clone()]));
-        n_before = own.end;
-        states.push(out);
+        states.push(rest.take(n, own)?);
     }
-    match rest.2 {
-        [] => Ok(states),
-        _ => Err(LENGTH),
+    Ok(states)
+}
+
+/// Parts that are not divided yet: their fields, keys and values, and states of each checkpoint.
+struct Undivided<'a> {
+    places: &'a [Place],
+    parts: &'a [[u8; PART_BYTES]],
+    kv: &'a [u8],
+    states: Vec<&'a [u8]>,
+}
+
+impl<'a> Undivided<'a> {
+    /// The state of the next `n` parts, with other fields as in `own`.
+    fn take(&mut self, n: usize, own: Fields<'a>) -> Result<Vec<u8>, Error> {
+        let (places, places_left) = self.places.split_at(n);
+        let (parts, parts_left) = self.parts.split_at(n);
+        let n_bytes = data_bytes(places, parts, own.n).ok_or(CUT)?;
+        let (data, kv_left) = self.kv.split_at_checked(n_bytes).ok_or(CUT)?;
+        let mut out = Vec::new();
+        Fields { parts, data, ..own }.write(&mut out);
+        let n_bytes = state_bytes(places);
+        for state in &mut self.states {
+            let (own, left) = state.split_at_checked(n_bytes).ok_or(CUT)?;
+            out.extend_from_slice(own);
+            *state = left;
+        }
+        (self.places, self.parts, self.kv) = (places_left, parts_left, kv_left);
+        Ok(out)
     }
 }
 

@@ -5,9 +5,9 @@
 //! x += Wout (scan(c, b, x) ⊙ silu(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
-use crate::executor::pass::{Made, Recorded};
-use crate::{NormHeads, ProductEnd, RowActivation, RowFunction, Scan, ScanRule};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
+use crate::executor::pass::Recorded;
+use crate::{NormHeads, ProductEnd, RowActivation, Scan, ScanRule};
 use atta_model::Role;
 use atta_model::spec::{Mamba, StateNorms};
 
@@ -22,62 +22,53 @@ impl Recorded<'_> {
         let regions = self.parts.layout.recurrent;
         self.project(l, &OF_CHANNELS, &[regions.inputs, regions.z]);
         self.convolve(&LayerConv {
-            l,
-            d: mamba.d_inner,
-            first: 0,
-            d_all: mamba.d_inner,
-            n_taps: mamba.n_taps,
-            taps: Role::SsmConv,
             bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
-            activation: Some(RowActivation::Silu),
+            ..LayerConv::new(l, Role::SsmConv, mamba.n_taps, mamba.d_inner)
         });
         self.select(l, mamba);
         self.steps(l, mamba);
         let scan = self.scan_of_channels(l, mamba);
         self.scan(l, mamba.conv_floats(), ScanRule::Elements, &scan);
-        let activation = RowActivation::Silu;
-        let up = regions.results;
-        let made = Made {
-            function: RowFunction::Gate { activation, up },
-            x: regions.z,
-            d: mamba.d_inner,
-            n_rows: self.n_rows,
-        };
-        self.mixed_acts(&made, l, &[Role::SsmOut]);
+        self.gated_acts(RowActivation::Silu, mamba.d_inner, l, Role::SsmOut);
     }
 
     /// `dt, b, c = norm(Wx x)`.
     fn select(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let made = Made {
-            function: RowFunction::Copy,
+        let x = ValueRows {
             x: regions.mixed,
             d: mamba.d_inner,
-            n_rows: self.n_rows,
         };
-        let acts = self.mixed_acts(&made, l, &SELECTION);
+        let acts = self.copied_acts(x, l, &SELECTION);
         let norms = [Role::SsmDtNorm, Role::SsmBNorm, Role::SsmCNorm];
         let widths = [mamba.d_rank, mamba.d_state, mamba.d_state];
         for i in 0..SELECTION.len() {
             let x = regions.low[i];
             self.product((SELECTION[i], Some(l)), acts, x, ProductEnd::Set);
+            let rows = ValueRows { x, d: widths[i] };
             match mamba.norms {
                 StateNorms::None => {}
-                StateNorms::Unit { eps } => self.norm_unit(x, widths[i], eps),
-                StateNorms::Weighted { eps } => self.norm_parts(&PartNorms {
-                    x,
-                    n: 1,
-                    d: widths[i],
-                    weight: self.vector(norms[i], l),
-                    n_weights: 1,
-                    eps,
-                }),
+                StateNorms::Unit { eps } => self.norm_unit(rows, eps),
+                StateNorms::Weighted { eps } => {
+                    self.norm_weighted(rows, self.vector(norms[i], l), eps);
+                }
             }
         }
     }
 
+    fn norm_weighted(&mut self, ValueRows { x, d }: ValueRows, weight: u32, eps: f32) {
+        self.norm_parts(&PartNorms {
+            x,
+            n: 1,
+            d,
+            weight,
+            n_weights: 1,
+            eps,
+        });
+    }
+
     /// RMS norms without weights, as lengths.
-    fn norm_unit(&mut self, x: u32, d: usize, eps: f32) {
+    fn norm_unit(&mut self, ValueRows { x, d }: ValueRows, eps: f32) {
         let n = d as f32;
         self.norm_heads(&NormHeads {
             n_rows: self.n_rows,
@@ -93,13 +84,11 @@ impl Recorded<'_> {
     /// `step = softplus(Wdt dt + bias)`, the gains.
     fn steps(&mut self, l: usize, mamba: &Mamba) {
         let regions = self.parts.layout.recurrent;
-        let made = Made {
-            function: RowFunction::Copy,
+        let dt = ValueRows {
             x: regions.low[0],
             d: mamba.d_rank,
-            n_rows: self.n_rows,
         };
-        let acts = self.mixed_acts(&made, l, &[Role::SsmDt]);
+        let acts = self.copied_acts(dt, l, &[Role::SsmDt]);
         self.product((Role::SsmDt, Some(l)), acts, regions.alpha, ProductEnd::Set);
         self.decays(&LayerDecays {
             l,

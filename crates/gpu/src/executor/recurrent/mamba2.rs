@@ -5,9 +5,9 @@
 //! x += Wout norm(scan(c, b, x) ⊙ silu(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
-use crate::executor::pass::{Made, Recorded};
-use crate::{ProductEnd, RowActivation, RowFactor, RowFunction, Scan, ScanKeys, ScanRule};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
+use crate::executor::pass::Recorded;
+use crate::{ProductEnd, RowActivation, RowFactor, Scan, ScanKeys, ScanRule};
 use atta_model::Role;
 use atta_model::spec::{AttentionAndMamba2, Mamba2, Sublayer};
 
@@ -37,18 +37,28 @@ impl Recorded<'_> {
 
     /// `norm(y ⊙ silu(z))`, for the last product.
     pub(in crate::executor) fn mamba2(&mut self, l: usize, mamba: &Mamba2) {
+        self.mix_mamba2(l, mamba);
+        let scan = self.scan_of_mamba2(l, mamba);
+        self.scan(l, mamba.conv_floats(), ScanRule::Heads, &scan);
+        let d = mamba.d_inner();
+        match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
+            Some(weight) => {
+                self.norm_gated(weight, mamba);
+                let x = self.parts.layout.recurrent.results;
+                self.copied_acts(ValueRows { x, d }, l, &[Role::SsmOut]);
+            }
+            None => self.gated_acts(RowActivation::Silu, d, l, Role::SsmOut),
+        }
+    }
+
+    /// Values, keys, queries, decays and steps.
+    fn mix_mamba2(&mut self, l: usize, mamba: &Mamba2) {
         let regions = self.parts.layout.recurrent;
         let places = [regions.z, regions.inputs, regions.alpha];
         self.project(l, &OF_MAMBA, &places);
         self.convolve(&LayerConv {
-            l,
-            d: mamba.d_conv(),
-            first: 0,
-            d_all: mamba.d_conv(),
-            n_taps: mamba.n_taps,
-            taps: Role::SsmConv,
             bias: self.parts.vectors.get(Role::SsmConvBias, Some(l)),
-            activation: Some(RowActivation::Silu),
+            ..LayerConv::new(l, Role::SsmConv, mamba.n_taps, mamba.d_conv())
         });
         self.decays(&LayerDecays {
             l,
@@ -58,45 +68,25 @@ impl Recorded<'_> {
             has_decays: true,
             least: mamba.min_step,
         });
-        let scan = self.scan_of_mamba2(l, mamba);
-        self.scan(l, mamba.conv_floats(), ScanRule::Heads, &scan);
-        let made = self.gated(l, mamba);
-        self.mixed_acts(&made, l, &[Role::SsmOut]);
     }
 
-    /// The results times their gates, with norms of groups where the model has them.
-    fn gated(&mut self, l: usize, mamba: &Mamba2) -> Made {
+    /// The results times their gates, then norms of groups with these weights.
+    fn norm_gated(&mut self, weight: u32, mamba: &Mamba2) {
         let regions = self.parts.layout.recurrent;
-        let activation = RowActivation::Silu;
-        let (function, x) = match self.parts.vectors.get(Role::SsmNorm, Some(l)) {
-            Some(weight) => {
-                let gate = RowFactor::Values {
-                    at: regions.z,
-                    n: 1,
-                    activation: Some(activation),
-                };
-                self.multiply(regions.results, mamba.d_inner(), gate);
-                self.norm_parts(&PartNorms {
-                    x: regions.results,
-                    n: mamba.n_groups,
-                    d: mamba.d_inner() / mamba.n_groups,
-                    weight,
-                    n_weights: mamba.n_groups,
-                    eps: mamba.eps,
-                });
-                (RowFunction::Copy, regions.results)
-            }
-            None => {
-                let up = regions.results;
-                (RowFunction::Gate { activation, up }, regions.z)
-            }
+        let gate = RowFactor::Values {
+            at: regions.z,
+            n: 1,
+            activation: Some(RowActivation::Silu),
         };
-        Made {
-            function,
-            x,
-            d: mamba.d_inner(),
-            n_rows: self.n_rows,
-        }
+        self.multiply(regions.results, mamba.d_inner(), gate);
+        self.norm_parts(&PartNorms {
+            x: regions.results,
+            n: mamba.n_groups,
+            d: mamba.d_inner() / mamba.n_groups,
+            weight,
+            n_weights: mamba.n_groups,
+            eps: mamba.eps,
+        });
     }
 
     /// The shape of the scan: values, keys and queries are in `mixed`.

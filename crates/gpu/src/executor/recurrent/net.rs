@@ -6,14 +6,14 @@
 //! x += Wout (norm(scan(q, k, v)) ⊙ gate(z))
 //! ```
 
-use super::{LayerConv, LayerDecays, PartNorms, scan_of};
-use crate::executor::pass::{Made, Recorded};
-use crate::{NormHeads, ProductEnd, RowActivation, RowFunction, Scan, ScanKeys, ScanRule};
+use super::{LayerConv, LayerDecays, PartNorms, ValueRows, scan_of};
+use crate::executor::pass::Recorded;
+use crate::{NormHeads, ProductEnd, RowActivation, Scan, ScanKeys, ScanRule};
 use atta_model::Role;
 use atta_model::spec::{DeltaNet, KeySharing, NetDecay, NetGate};
 
-/// The projections of a delta net, of which it has some: queries, keys and values, together or
-/// each; the gate, or what it is made of; gains; decays, or what they are made of.
+/// The projections that delta nets have, some each: queries, keys and values, together or each; the
+/// gate, or what it is made of; gains; decays, or what they are made of.
 pub(in crate::executor) const OF_NET: [Role; 9] = [
     Role::SsmQkv,
     Role::AttnQ,
@@ -40,38 +40,34 @@ impl Recorded<'_> {
         self.project_net(l, net);
         self.project_low_ranks(l, net);
         self.convolve_net(l, net);
-        let regions = self.parts.layout.recurrent;
         let n_decays = net.n_decays();
         self.decays(&LayerDecays {
             l,
             n: n_decays,
             n_shared: n_decays / net.n_heads,
-            beta: Some(regions.beta),
+            beta: Some(self.parts.layout.recurrent.beta),
             has_decays: true,
             least: 0.0,
         });
         let scan = self.scan_of_net(net);
         self.scan(l, net.conv_floats(), rule_of_net(net), &scan);
+        self.norm_results_of_net(l, net);
+        let activation = match net.gate {
+            NetGate::Silu => RowActivation::Silu,
+            NetGate::Sigmoid => RowActivation::Sigmoid,
+        };
+        self.gated_acts(activation, net.d_values(), l, net.out_role());
+    }
+
+    fn norm_results_of_net(&mut self, l: usize, net: &DeltaNet) {
         self.norm_parts(&PartNorms {
-            x: regions.results,
+            x: self.parts.layout.recurrent.results,
             n: net.n_heads,
             d: net.d_value,
             weight: self.vector(Role::SsmNorm, l),
             n_weights: 1,
             eps: net.eps,
         });
-        let activation = match net.gate {
-            NetGate::Silu => RowActivation::Silu,
-            NetGate::Sigmoid => RowActivation::Sigmoid,
-        };
-        let up = regions.results;
-        let made = Made {
-            function: RowFunction::Gate { activation, up },
-            x: regions.z,
-            d: net.d_values(),
-            n_rows: self.n_rows,
-        };
-        self.mixed_acts(&made, l, &[net.out_role()]);
     }
 
     fn project_net(&mut self, l: usize, net: &DeltaNet) {
@@ -97,33 +93,29 @@ impl Recorded<'_> {
         let regions = self.parts.layout.recurrent;
         let second = [(Role::SsmGB, regions.z), (Role::SsmFB, regions.alpha)];
         for (i, (role, out)) in second.into_iter().enumerate() {
-            let made = Made {
-                function: RowFunction::Copy,
-                x: regions.low[i],
-                d: net.ranks()[i],
-                n_rows: self.n_rows,
-            };
-            if made.d > 0 {
-                let acts = self.mixed_acts(&made, l, &[role]);
+            let x = regions.low[i];
+            let d = net.ranks()[i];
+            if d > 0 {
+                let acts = self.copied_acts(ValueRows { x, d }, l, &[role]);
                 self.product((role, Some(l)), acts, out, ProductEnd::Set);
             }
         }
     }
 
-    /// Queries, keys and values, the former two of length 1.
+    /// Queries, keys and values.
     fn convolve_net(&mut self, l: usize, net: &DeltaNet) {
         for (channels, &taps) in net.convs().zip(net.conv_roles()) {
             self.convolve(&LayerConv {
-                l,
-                d: channels.len(),
                 first: channels.start,
                 d_all: net.d_conv(),
-                n_taps: net.n_taps,
-                taps,
-                bias: None,
-                activation: Some(RowActivation::Silu),
+                ..LayerConv::new(l, taps, net.n_taps, channels.len())
             });
         }
+        self.norm_keys(net);
+    }
+
+    /// Queries and keys of length 1, the former with the factor of their products.
+    fn norm_keys(&mut self, net: &DeltaNet) {
         let queries = self.parts.layout.recurrent.mixed;
         let keys = queries + net.d_keys() as u32;
         let query_scale = 1.0 / (net.d_key as f32).sqrt();

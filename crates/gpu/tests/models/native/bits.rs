@@ -1,19 +1,20 @@
 //! Logits, bit by bit.
 
 use super::{cpu, gpu, lacks, lacks_in, logits, same, size};
+use crate::support::hybrid::{hybrids, recurrent_part};
 use crate::support::quantized::Blocks;
-use crate::support::{Golden, stories, tokens};
+use crate::support::{Golden, goldens, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, KvType, Model, Output, Want};
 
 /// Goldens that GPUs run, at least.
-const MIN_GOLDENS: usize = 85;
+const MIN_GOLDENS: usize = 95;
 /// Those of them with experts, at least.
 const MIN_WITH_EXPERTS: usize = 24;
 /// Those with recurrent layers, at least.
-const MIN_RECURRENT: usize = 8;
+const MIN_RECURRENT: usize = 24;
 /// Goldens whose last layers GPUs run, and not all, at least.
-const MIN_PARTS: usize = 3;
+const MIN_PARTS: usize = 2;
 /// Quantized models that GPUs run, at least.
 const MIN_QUANTIZED: usize = 40;
 /// Tokens of a golden that are compared.
@@ -39,9 +40,14 @@ fn wanted_name() -> String {
     std::env::args().nth(2).unwrap_or_default()
 }
 
+/// The tiny models, and some that tests made of them.
 fn wanted_goldens() -> impl Iterator<Item = Golden> {
     let name = wanted_name();
-    let all = crate::support::goldens().into_iter();
+    let mut all = goldens();
+    let made = hybrids().into_iter().filter(Golden::is_made);
+    all.extend(made.map(Golden::without_means));
+    all.push(recurrent_part("kimi-linear"));
+    let all = all.into_iter();
     all.filter(move |golden| golden.name.contains(&name))
 }
 
@@ -74,7 +80,7 @@ fn goldens_run(host: &SharedHost, kv: KvType) -> GoldenRuns {
     runs
 }
 
-pub(super) fn goldens(host: &SharedHost) {
+pub(super) fn all_goldens(host: &SharedHost) {
     let runs = goldens_run(host, KvType::F16);
     println!("{runs:?}");
     if wanted_name().is_empty() {
@@ -110,12 +116,15 @@ pub(super) fn quantized(host: &SharedHost) {
     assert!(n >= MIN_QUANTIZED, "{n} quantized models");
 }
 
-/// Every third of the goldens that are files, and those with experts.
+/// Every third of the goldens that are files, and those with experts or recurrent layers.
 fn some_goldens() -> Vec<Golden> {
-    let all = crate::support::goldens().into_iter();
+    let all = goldens().into_iter();
     let files = all.filter(|golden| !golden.is_made()).enumerate();
-    let has_experts = |golden: &Golden| golden.model().spec().max_experts().0 > 0;
-    let some = files.filter(|(i, golden)| i % 3 == 0 || has_experts(golden));
+    let is_rare = |golden: &Golden| {
+        let model = golden.model();
+        model.spec().max_experts().0 > 0 || model.spec().is_recurrent()
+    };
+    let some = files.filter(|(i, golden)| i % 3 == 0 || is_rare(golden));
     some.map(|(_, golden)| golden).collect()
 }
 

@@ -127,10 +127,17 @@ pub(super) fn small_buffers(host: &SharedHost) {
     same("buffers of 4 MiB", &got, &expected);
 }
 
+/// Bytes of a matrix of the experts of a layer.
+fn expert_bytes(model: &Model) -> u64 {
+    let directory = model.weights().files().directory();
+    let experts = directory.tensor("blk.0.ffn_down_exps.weight");
+    experts.unwrap().n_bytes
+}
+
 pub(super) fn divided_experts(host: &SharedHost) {
     for (name, blocks) in [
         ("mixtral", Blocks::Of256),
-        ("gpt-oss", Blocks::Of32),
+        ("gpt-oss", Blocks::Common),
         ("granitemoe", Blocks::Common),
     ] {
         let model = golden(name).quantized(blocks);
@@ -140,9 +147,7 @@ pub(super) fn divided_experts(host: &SharedHost) {
             n_seqs: 1,
             ..size(KvType::F16)
         };
-        let directory = model.weights().files().directory();
-        let experts = directory.tensor("blk.0.ffn_down_exps.weight").unwrap();
-        let buffer_bytes = experts.n_bytes / 3 * 2;
+        let buffer_bytes = expert_bytes(&model) / 3 * 2;
         let ids = tokens(&model, 30);
         let expected = logits(cpu(&model, &size).as_mut(), &ids, 8);
         let (narrow, _) = Narrow::before(host, buffer_bytes);

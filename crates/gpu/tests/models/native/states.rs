@@ -45,25 +45,27 @@ pub(super) fn forks(host: &SharedHost) {
     }
 }
 
-/// What a sequence of recurrent layers returns to, and what follows.
+/// The logits behind a fork, and behind the positions that both sequences return to.
+fn fork_and_return(e: &mut dyn Executor, ids: &[u32]) -> Vec<u32> {
+    let seq = e.new_seq().unwrap();
+    append(e, seq, &ids[..45], 7);
+    let fork = e.fork(seq).unwrap();
+    let mut all = append(e, fork, &ids[20..29], 4);
+    all.extend(append(e, seq, &ids[45..], 96));
+    for (seq, n) in [(fork, 50), (seq, 41)] {
+        let n = e.truncate(seq, n).unwrap();
+        all.push(n as u32);
+        all.extend(append(e, seq, &ids[n..n + 9], 96));
+    }
+    all
+}
+
 pub(super) fn recurrent_forks(host: &SharedHost) {
     for name in ["jamba", "mamba", "nemotron_h", "qwen3next", "lfm2"] {
         let model = golden(name).model();
         let ids = tokens(&model, 60);
-        let [expected, got] = both(host, &model, 1, &size(KvType::F16)).map(|mut e| {
-            let e = e.as_mut();
-            let seq = e.new_seq().unwrap();
-            append(e, seq, &ids[..45], 7);
-            let fork = e.fork(seq).unwrap();
-            let mut all = append(e, fork, &ids[20..29], 4);
-            all.extend(append(e, seq, &ids[45..], 96));
-            for (seq, n) in [(fork, 50), (seq, 41)] {
-                let n = e.truncate(seq, n).unwrap();
-                all.push(n as u32);
-                all.extend(append(e, seq, &ids[n..n + 9], 96));
-            }
-            all
-        });
+        let executors = both(host, &model, 1, &size(KvType::F16));
+        let [expected, got] = executors.map(|mut e| fork_and_return(e.as_mut(), &ids));
         same(&format!("forks of {name}"), &got, &expected);
     }
 }
@@ -118,8 +120,8 @@ pub(super) fn moves(host: &SharedHost) {
         "qwen35",
         "deepseek2",
     ];
-    let goldens = names.map(|name| golden(name).model());
-    for model in goldens.into_iter().chain([stories()]) {
+    let goldens = names.map(|name| (name, golden(name).model()));
+    for (name, model) in goldens.into_iter().chain([("stories", stories())]) {
         for n_on_gpu in [1, n_layers(&model)] {
             let [mut here, mut there] = both(host, &model, n_on_gpu, &size(KvType::F16));
             let ids = tokens(&model, 75);
@@ -129,13 +131,15 @@ pub(super) fn moves(host: &SharedHost) {
                 seq
             });
             let state = export(here.as_ref(), seqs[0], 70);
-            assert!(export(there.as_ref(), seqs[1], 70) == state);
+            let what = format!("{name}, {n_on_gpu} layers");
+            let got = export(there.as_ref(), seqs[1], 70);
+            assert!(got == state, "{what}");
             let [expected, got] = [&mut here, &mut there].map(|e| {
                 let seq = e.new_seq().unwrap();
                 e.append_state(seq, &state, 70).unwrap();
                 append(e.as_mut(), seq, &ids[70..], 3)
             });
-            same("behind a state", &got, &expected);
+            same(&format!("behind a state, {what}"), &got, &expected);
         }
     }
 }
