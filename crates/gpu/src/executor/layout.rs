@@ -25,6 +25,8 @@ pub(super) struct Layout {
     pub(super) x: u32,
     /// A result that is not added yet, `[n_rows, d_model]`.
     pub(super) y: u32,
+    /// The inputs of each layer of embeddings in every layer, `[n_layers, n_rows, d]`.
+    pub(super) inputs: u32,
     /// Queries, keys, values and results of heads.
     pub(super) q: u32,
     pub(super) k: u32,
@@ -345,6 +347,8 @@ impl Layout {
         let (d_q, d_kv, d_ff) = spec.max_widths();
         self.x = values.take(n * spec.d_model)?;
         self.y = values.take(n * spec.d_model)?;
+        let d_inputs = spec.layer_embed.map_or(0, |embed| embed.d);
+        self.inputs = values.take(n * part.layers.len() * d_inputs)?;
         let mut mixer = values;
         self.q = mixer.take(n * d_q)?;
         self.k = mixer.take(n * d_kv)?;

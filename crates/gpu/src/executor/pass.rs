@@ -192,6 +192,9 @@ impl<'a> Recorded<'a> {
         if is_parallel && layer.mixer != Mixer::None {
             self.leave(l, &leaving);
         }
+        if let Some(embed) = &self.spec().layer_embed {
+            self.layer_embedding(l, embed);
+        }
         if let Some(at) = self.parts.vectors.get(Role::LayerOutputScale, Some(l)) {
             let d = self.spec().d_model;
             self.multiply(self.parts.layout.x, d, RowFactor::Weight(at));

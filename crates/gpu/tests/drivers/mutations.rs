@@ -63,7 +63,19 @@ const EXPONENTIAL: Mutation = Mutation {
     to: "bitcast<f32>(bitcast<u32>(mul(add(parts.m, 1.0), power_of_two(parts.n))) + 3u)",
 };
 
-const MUTATIONS: [Mutation; 9] = [
+const FUSED_TRANSPOSED: Mutation = Mutation {
+    case: "heads: products with transposed matrices",
+    from: "add(sum, mul(values[x + i], vector(w + i * p.d_out)))",
+    to: "fused(values[x + i], vector(w + i * p.d_out), sum)",
+};
+/// As if codes were shifted without being rounded.
+const SHIFTED: Mutation = Mutation {
+    case: "attention: keys that are values",
+    from: "(code + ((1 << shift) >> 1u)) >> shift",
+    to: "code >> shift",
+};
+
+const MUTATIONS: [Mutation; 11] = [
     FUSED_FLOATS,
     FUSED_BLOCKS,
     FUSED_MERGE,
@@ -73,6 +85,8 @@ const MUTATIONS: [Mutation; 9] = [
     SCALES,
     ROOT,
     EXPONENTIAL,
+    FUSED_TRANSPOSED,
+    SHIFTED,
 ];
 
 /// `a·b + c`, rounded once (Dekker 1971), on drivers that have no such operation.
