@@ -178,7 +178,7 @@ impl LatentWidths {
         max
     }
 
-    /// Places the values of `n` rows; the rows of heads take at most `room` words, but for one head.
+    /// Places the values of `n` rows; those of heads take at most `room` words, but for one head.
     fn place(self, n: usize, room: usize, words: &mut Words) -> Result<LatentRegions, Error> {
         let most = n.saturating_mul(self.n_heads).min(MAX_GRID.max(n));
         let n_rows = (room / self.d_row.max(1)).min(most).max(n.min(most));

@@ -66,7 +66,7 @@ pub struct GpuExecutor {
     /// Rows that want logits, and bytes that were read.
     wanted: Vec<usize>,
     read: Vec<u8>,
-    /// What is added to all logits of each of these rows, where the head has its mean row apart.
+    /// Addends of all logits of each of these rows, where the head has its mean row apart.
     means: Vec<f32>,
     _memory: [Reservation; 2],
 }
@@ -145,6 +145,13 @@ fn check_head(weights: &GpuWeights) -> Result<(), Error> {
     }
 }
 
+fn check(weights: &GpuWeights, size: &ExecutorSize) -> Result<(), Error> {
+    let model = weights.model();
+    admission::check_size(model.spec(), model.share(), size)?;
+    check_rows(model.spec(), size)?;
+    check_head(weights)
+}
+
 fn info(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> ExecutorInfo {
     ExecutorInfo {
         numerics: numerics(weights, size, isa),
@@ -182,9 +189,7 @@ impl GpuExecutor {
         };
         let model = weights.model();
         let spec = model.spec();
-        admission::check_size(spec, model.share(), &size)?;
-        check_rows(spec, &size)?;
-        check_head(&weights)?;
+        check(&weights, &size)?;
         let buffer_bytes = weights.host().info().buffer_bytes;
         let adapters = weights.adapter_sizes();
         let layout = Layout::new(spec, &part, &size, adapters, buffer_bytes)?;
