@@ -65,7 +65,7 @@ impl HeadColumns {
 pub struct TransposedProduct {
     /// First word of the matrices, `[n_heads, d_in, d_out]`.
     pub w: u32,
-    /// Width of what is multiplied, and of the results.
+    /// Width of the rows that are multiplied.
     pub d_in: u32,
     /// Width of the results.
     pub d_out: u32,
@@ -73,7 +73,7 @@ pub struct TransposedProduct {
     pub n_rows: u32,
     /// Heads.
     pub n_heads: u32,
-    /// What is multiplied.
+    /// The rows that are multiplied.
     pub x: HeadColumns,
     /// The results.
     pub out: HeadColumns,

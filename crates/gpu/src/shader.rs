@@ -318,8 +318,8 @@ fn text_of_steps(steps: GroupSteps) -> &'static str {
     }
 }
 
-/// Every kernel, once; of those of experts, heads and several matrices, which have nothing of a format,
-/// one of each algorithm.
+/// Every kernel, once; of those of experts, heads and several matrices, which have nothing of a
+/// format, one of each algorithm.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![
         Shader::operations(),

@@ -9,7 +9,7 @@ use atta_formats::Directory;
 use atta_model::spec::{
     Activation, Attention, Ffn, LayerSpec, Mixer, ModelSpec, Moe, Outputs, Wiring,
 };
-use atta_model::{KvType, Role, Share};
+use atta_model::{KvType, Share};
 
 /// The widest head of the kernels.
 const D_HEAD_MAX: usize = 1024;
@@ -25,17 +25,6 @@ pub fn check_support(
     directory: &Directory,
 ) -> Result<(), Error> {
     check_spec(spec).map_err(|what| Error::Unsupported(what.to_owned()))?;
-    let is_tied = directory.tensor(Role::Output.name()).is_none();
-    let mean = if is_tied {
-        Role::TokenEmbdMean
-    } else {
-        Role::OutputMean
-    };
-    if part.head && directory.tensor(mean.name()).is_some() {
-        return Err(Error::Unsupported(
-            "its head has a mean row apart".to_owned(),
-        ));
-    }
     for l in part.layers.clone() {
         let layer = |what: &str| Error::Unsupported(format!("layer {l} has {what}"));
         check_layer(spec, l, kv).map_err(&layer)?;
@@ -93,10 +82,6 @@ fn check_spec(spec: &ModelSpec) -> Result<(), &'static str> {
     let lacks = [
         (spec.streams.is_some(), "it has several residual streams"),
         (spec.alt_up.is_some(), "it has several residual streams"),
-        (
-            spec.layer_embed.is_some(),
-            "it has embeddings in every layer",
-        ),
         (spec.join.is_some(), "it is a draft head"),
         (spec.is_encoder(), "it is an encoder"),
         (spec.head.outputs != Outputs::Logits, "it has no logits"),

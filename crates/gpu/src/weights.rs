@@ -13,8 +13,7 @@ use crate::quantize::NONE;
 use crate::{
     ActLayout, ArenaPlan, Error, ExpertSlice, SharedHost, Slice, WeightFormat, upload_rows,
 };
-use adapters::GpuAdapter;
-pub(crate) use adapters::{GpuExpertPair, GpuPair};
+pub(crate) use adapters::{GpuAdapter, GpuExpertPair, GpuPair};
 use atta_model::spec::{LatentUp, LayerSpec, ModelSpec};
 use atta_model::{
     Adapter, AdapterSizes, BoundTensor, Error as ModelError, MatrixRows, Model, Role, Share,

@@ -93,7 +93,7 @@ fn check_part(spec: &ModelSpec, loaded: &Share, part: &Share) -> Result<(), Erro
             loaded.layers
         )));
     }
-    if layers.start == 0 && !embed && (spec.layer_embed.is_some() || spec.ngrams().is_some()) {
+    if layers.start == 0 && !embed && spec.ngrams().is_some() {
         return Err(Error::Options(format!(
             "layers {layers:?} without the tokens, of a model whose layers look them up"
         )));

@@ -139,8 +139,7 @@ impl ModelSpec {
     }
 
     /// Checks that these layers can be computed apart from the others: none attends to keys and
-    /// values of a layer outside, and embeddings in every layer are computed from tokens by the
-    /// first one.
+    /// values of a layer outside, or lacks tokens or streams that only the first ones have.
     ///
     /// # Errors
     /// [`Error::Options`] if they cannot.
@@ -154,8 +153,6 @@ impl ModelSpec {
         };
         let what = if self.alt_up.is_some() && layers.len() < self.layers.len() {
             "several streams of the residual"
-        } else if self.layer_embed.is_some() && layers.start > 0 {
-            "embeddings in every layer"
         } else if self.ngrams().is_some_and(splits_ngrams) {
             "embeddings of n-grams, whose tokens only the first layers have"
         } else if kv_layers.any(|l| !layers.contains(&l)) {
@@ -172,9 +169,9 @@ impl ModelSpec {
     /// layer `l` and those behind it.
     pub fn may_cut_before(&self, l: usize) -> bool {
         let n = self.layers.len();
-        let looks_up_tokens = self.layer_embed.is_some() || self.ngrams().is_some();
         let parts = [0..l.min(n), l.min(n)..n, n..n];
-        (l > 0 || !looks_up_tokens) && parts.iter().all(|part| self.check_separable(part).is_ok())
+        (l > 0 || self.ngrams().is_none())
+            && parts.iter().all(|part| self.check_separable(part).is_ok())
     }
 
     /// All layers share a tensor of rope factors, so that those with factors rotate as many

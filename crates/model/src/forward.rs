@@ -35,7 +35,7 @@ use crate::{
         sparse_mlp,
     },
     members::Products,
-    spec::{Ffn, Head, Mixer, Norm, Sublayer},
+    spec::{Ffn, Head, Mixer, ModelSpec, Norm, Sublayer},
 };
 
 /// Rows of the embedding that are read at once.
@@ -96,10 +96,10 @@ impl Cpu {
             join_states(&mut pass, join, &batch.hidden)?;
         }
         let layer_embed = self.model.spec().layer_embed;
-        if let Some(embed) = &layer_embed {
-            layer_inputs(&mut pass, embed, &self.ids)?;
-        }
         if embeds {
+            if let Some(embed) = &layer_embed {
+                layer_inputs(&mut pass, embed, &self.ids)?;
+            }
             begin_streams(&mut pass);
         }
         through_layers(&mut pass, self.layers.clone(), &self.ids)?;
@@ -208,13 +208,16 @@ impl Cpu {
         adapting.add_to_embeddings(&mut self.scratch.x, |t| rows[t].token());
     }
 
-    /// `x =` the residual of each row.
+    /// `x =` the residual of each row, and the inputs of all layers behind it.
     fn take_hidden(&mut self, batch: &Batch) {
-        let d = self.model.spec().d_residual();
-        let residual = self.scratch.residual().chunks_exact_mut(d);
-        for (x, row) in residual.zip(&batch.rows) {
+        let d_inputs = self.model.spec().d_layer_inputs();
+        let d_row = self.model.spec().d_residual();
+        let d = d_row - d_inputs;
+        for (t, row) in batch.rows.iter().enumerate() {
             if let Input::Hidden(i) = row.input {
-                x.copy_from_slice(&batch.hidden[i * d..(i + 1) * d]);
+                let (x, inputs) = batch.hidden[i * d_row..][..d_row].split_at(d);
+                self.scratch.residual()[t * d..][..d].copy_from_slice(x);
+                self.scratch.layer_inputs[t * d_inputs..][..d_inputs].copy_from_slice(inputs);
             }
         }
     }
@@ -238,7 +241,7 @@ impl Cpu {
         let spec = model.spec();
         out.prepare(rows, spec.n_logits(), d_hidden);
         let d = model.spec().d_model;
-        emit_hidden(s, rows, [spec.d_residual(), d_hidden], out);
+        emit_hidden(s, rows, spec, out);
         // The ids are no longer needed; their memory now holds the rows that want logits.
         self.ids.clear();
         self.ids
@@ -329,27 +332,27 @@ fn add_mean(model: &Model, kernels: Kernels, s: &mut Scratch, wanted: &[u32], ou
     }
 }
 
-/// Checks the residual of each row, and writes the hidden states that rows want: the residual, or
-/// of several streams that have ended what the head reads.
-fn emit_hidden(
-    s: &mut Scratch,
-    rows: &[Row],
-    [d_residual, d_hidden]: [usize; 2],
-    out: &mut Output,
-) {
+/// Checks the residual of each row, and writes the hidden states that rows want: the residual and
+/// the inputs of layers, or of several streams that have ended what the head reads.
+fn emit_hidden(s: &mut Scratch, rows: &[Row], spec: &ModelSpec, out: &mut Output) {
+    let d_inputs = spec.d_layer_inputs();
+    let d_residual = spec.d_residual() - d_inputs;
     // A residual that is not finite stays so whatever layers add: one check at the end is enough.
     let residual = s.residual().chunks_exact(d_residual).take(rows.len());
     residual
         .enumerate()
         .for_each(|(t, x)| out.check_residual(t, x));
-    let has_ended = d_hidden < d_residual;
-    let hidden = if has_ended { &s.x[..] } else { s.residual() };
-    let hidden = hidden.chunks_exact(d_hidden).zip(rows).enumerate();
-    for (t, (x, _)) in hidden.filter(|(_, (_, row))| row.want == Want::Hidden) {
-        out.hidden_mut(t).copy_from_slice(x);
-        if has_ended {
+    for t in (0..rows.len()).filter(|&t| rows[t].want == Want::Hidden) {
+        let d_hidden = out.hidden_mut(t).len();
+        if d_hidden < d_residual {
+            let x = &s.x[t * d_hidden..][..d_hidden];
+            out.hidden_mut(t).copy_from_slice(x);
             out.check_residual(t, x);
+            continue;
         }
+        let (x, inputs) = out.hidden_mut(t).split_at_mut(d_residual);
+        x.copy_from_slice(&s.residual()[t * d_residual..][..d_residual]);
+        inputs.copy_from_slice(&s.layer_inputs[t * d_inputs..][..inputs.len()]);
     }
 }
 
@@ -447,7 +450,7 @@ fn feed_forward(p: &mut Pass<'_>, l: usize, ffn: &Ffn) -> Result<(), Error> {
 impl Model {
     /// The mean row of the head, if the file has it apart, `[d_model]`; of the embedding, where
     /// that is the head.
-    pub(crate) fn head_mean(&self) -> Option<&[f32]> {
+    pub fn head_mean(&self) -> Option<&[f32]> {
         let t = self.globals();
         match t.has_matrix(Role::Output) {
             true => t.vector_opt(Role::OutputMean),

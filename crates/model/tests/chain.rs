@@ -90,6 +90,27 @@ fn a_chain_computes_the_bits_of_one_executor_at_every_cut() {
 }
 
 #[test]
+fn embeddings_in_every_layer_pass_from_part_to_part() {
+    let model = golden("gemma4").model();
+    let spec = model.spec();
+    let ids = tokens(&model, 20);
+    let mut whole = cpu_with(&model, 1, size());
+    let seq = whole.new_seq().unwrap();
+    let expected = append(&mut whole, seq, &ids, 16);
+    // Layers that read keys and values of earlier ones stay with them.
+    let cuts: Vec<usize> = (0..spec.layers.len())
+        .filter(|&l| spec.may_cut_before(l))
+        .collect();
+    assert!(cuts.starts_with(&[0, 1]), "{cuts:?}");
+    for cut in cuts {
+        let mut chain = chain(&model, cut, &size());
+        let seq = chain.new_seq().unwrap();
+        let got = append(&mut chain, seq, &ids, 3);
+        assert!(got == expected, "cut at {cut}");
+    }
+}
+
+#[test]
 fn states_are_those_of_one_executor_and_move_both_ways() {
     let names = [
         "llama-plain",

@@ -216,8 +216,10 @@ impl Plan {
         let kept = |(l, tables)| {
             if is_in(&l) {
                 tables
+            } else if embed && l == 0 {
+                only(tables, &OF_EMBEDDING)
             } else if head && l + 1 == n_layers {
-                of_head(tables)
+                only(tables, &OF_HEAD)
             } else {
                 LayerTables::default()
             }
@@ -261,18 +263,23 @@ impl Plan {
     }
 }
 
-/// Of the groups of the last layer, those that end the residual streams: the head needs them.
-fn of_head(mut tables: LayerTables) -> LayerTables {
+/// Of the groups of a layer these alone.
+fn only(mut tables: LayerTables, groups: &[Projection]) -> LayerTables {
     let mut kept = LayerTables::default();
-    for group in [
-        Projection::EndStreamsDown,
-        Projection::EndStreamsUp,
-        Projection::StreamsEnd,
-    ] {
+    for &group in groups {
         kept[group as usize] = std::mem::take(&mut tables[group as usize]);
     }
     kept
 }
+
+/// The groups of the first layer that belong to the embedding.
+const OF_EMBEDDING: [Projection; 1] = [Projection::LayerInputs];
+/// The groups of the last layer that belong to the head: they end the residual streams.
+const OF_HEAD: [Projection; 3] = [
+    Projection::EndStreamsDown,
+    Projection::EndStreamsUp,
+    Projection::StreamsEnd,
+];
 
 /// Matrices that the forward pass asks for together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -593,10 +593,10 @@ impl Lark<'_> {
                 format!("\"{name}:\" /[0-9]{{1,4}}/ {}", self.tag(SECTION_ARGS))
             }
             CallFormat::Harmony => format!("\"{name}\" header"),
-            CallFormat::MarkedName => match self.token(ARGS) {
-                Some(token) => format!("\"{name}\" {token}"),
-                None => format!("\"{name}{ARGS}\""),
-            },
+            CallFormat::MarkedName => self.token(ARGS).map_or_else(
+                || format!("\"{name}{ARGS}\""),
+                |token| format!("\"{name}\" {token}"),
+            ),
             CallFormat::Hermes | CallFormat::MarkedList | CallFormat::Generic => {
                 format!(r#""{name}\"" /, ?"arguments": ?/"#)
             }

@@ -33,12 +33,19 @@ pub(super) struct LatentLayer<'a> {
 /// Products with the matrices of heads.
 struct Up {
     role: Role,
-    /// Width of what is multiplied, and of the results.
+    /// Widths of inputs and of results.
     d_in: usize,
     d_out: usize,
     /// Where both are, in rows of all heads.
     from: HeadColumns,
     out: HeadColumns,
+}
+
+/// The matrices of some heads, which lie in one buffer.
+struct HeadMatrices<'a> {
+    matrix: &'a GpuMatrix,
+    slice: &'a Slice,
+    heads: Range<usize>,
 }
 
 /// Heads of width `d` that lie one behind the other in rows.
@@ -111,33 +118,16 @@ impl Recorded<'_> {
         self.product(key, layout.mixed, layout.latent.q, ProductEnd::Set);
     }
 
-    /// `k = [c_rope, norm(c)]`.
+    /// `k = [c_rope, norm(c)]`; the norm is computed in the place of values.
     fn make_keys(&mut self, layer: LatentLayer<'_>) {
         let LatentLayer { a, latent, .. } = layer;
         let layout = self.parts.layout;
         let d = latent.d_latent;
         let [kv, k, v] = [layout.latent.kv, layout.k, layout.v].map(|at| at as usize);
-        let of_rows = |n: usize, from, to| CopyColumns {
-            n: n as u32,
-            n_rows: self.n_rows,
-            n_heads: 1,
-            from,
-            to,
-        };
-        let copies = [
-            of_rows(
-                a.d_rotatable(),
-                columns_at(kv + d, a.d_head),
-                columns_at(k, a.d_head),
-            ),
-            of_rows(d, columns_at(kv, a.d_head), columns_at(v, d)),
-            of_rows(
-                d,
-                columns_at(v, d),
-                columns_at(k + a.d_rotatable(), a.d_head),
-            ),
-        ];
-        let norm = AddNormed {
+        let of_rope = [kv + d, k].map(|at| columns_at(at, a.d_head));
+        self.copy_of_rows(a.d_rotatable(), of_rope);
+        self.copy_of_rows(d, [columns_at(kv, a.d_head), columns_at(v, d)]);
+        self.add(&AddNormed {
             norm: self.latent_norm(layer, Role::AttnKvANorm),
             normed: Normed::Alone,
             n_rows: self.n_rows,
@@ -146,11 +136,20 @@ impl Recorded<'_> {
             x: layout.v,
             y: layout.v,
             factor: 1.0,
-        };
-        self.copy_columns(copies[0]);
-        self.copy_columns(copies[1]);
-        self.add(&norm);
-        self.copy_columns(copies[2]);
+        });
+        let behind_rope = columns_at(k + a.d_rotatable(), a.d_head);
+        self.copy_of_rows(d, [columns_at(v, d), behind_rope]);
+    }
+
+    /// Copies columns of rows that have no heads.
+    fn copy_of_rows(&mut self, n: usize, [from, to]: [HeadColumns; 2]) {
+        self.copy_columns(CopyColumns {
+            n: n as u32,
+            n_rows: self.n_rows,
+            n_heads: 1,
+            from,
+            to,
+        });
     }
 
     /// `q_h = [q_rope, Wk_hᵀ q_key]`.
@@ -220,11 +219,16 @@ impl Recorded<'_> {
         };
         let n_at_once = (self.parts.layout.latent.n_rows / self.n_rows as usize).max(1);
         for slice in &matrix.slices {
-            let all = slice.rows.start / up.d_out..slice.rows.end / up.d_out;
-            for first in all.clone().step_by(n_at_once) {
-                let heads = first..all.end.min(first + n_at_once);
+            let [start, end] = [slice.rows.start, slice.rows.end].map(|row| row / up.d_out);
+            for first in (start..end).step_by(n_at_once) {
+                let heads = first..end.min(first + n_at_once);
                 self.fill_heads(matrix, up, &heads);
-                self.up_heads(layer, (matrix, slice), up, heads);
+                let of = HeadMatrices {
+                    matrix,
+                    slice,
+                    heads,
+                };
+                self.push_product(&self.product_of(layer, up, &of), slice);
             }
         }
     }
@@ -253,26 +257,19 @@ impl Recorded<'_> {
         self.make_in(&made, regions.row_acts, &[matrix.format.acts()]);
     }
 
-    /// Products of some heads.
-    fn up_heads(
-        &mut self,
-        layer: LatentLayer<'_>,
-        (matrix, slice): (&GpuMatrix, &Slice),
-        up: &Up,
-        heads: Range<usize>,
-    ) {
-        let head_words = (up.d_out * matrix.format.row_words(matrix.d_in)) as u32;
-        let first = (heads.start - slice.rows.start / up.d_out) as u32;
-        let out = up.out.from_head(heads.start as u32);
-        let format = matrix.format;
-        let (way, kernel) = self.parts.kernels.of_heads(format, self.n_rows);
-        let product = HeadProduct {
+    /// The product of some heads.
+    fn product_of(&self, layer: LatentLayer<'_>, up: &Up, of: &HeadMatrices<'_>) -> HeadProduct {
+        let format = of.matrix.format;
+        let head_words = (up.d_out * format.row_words(of.matrix.d_in)) as u32;
+        let before = (of.heads.start - of.slice.rows.start / up.d_out) as u32;
+        let out = up.out.from_head(of.heads.start as u32);
+        HeadProduct {
             product: Product {
                 format,
-                w: slice.w + first * head_words,
+                w: of.slice.w + before * head_words,
                 n_out: up.d_out as u32,
-                d_in: matrix.d_in as u32,
-                scale: matrix.scale,
+                d_in: of.matrix.d_in as u32,
+                scale: of.matrix.scale,
                 bias: None,
                 n_rows: self.n_rows,
                 x: self.parts.layout.latent.row_acts.at(format.acts()),
@@ -280,10 +277,15 @@ impl Recorded<'_> {
                 d_out: out.head,
                 end: ProductEnd::Set,
             },
-            n_heads: heads.len() as u32,
+            n_heads: of.heads.len() as u32,
             n_all: layer.a.n_heads as u32,
             head_words,
-        };
+        }
+    }
+
+    fn push_product(&mut self, product: &HeadProduct, slice: &Slice) {
+        let format = product.product.format;
+        let (way, kernel) = self.parts.kernels.of_heads(format, self.n_rows);
         let bindings = self.bindings_of(slice);
         self.dispatches
             .push(product.dispatch(way, kernel, bindings));

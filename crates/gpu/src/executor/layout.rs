@@ -25,6 +25,8 @@ pub(super) struct Layout {
     pub(super) x: u32,
     /// A result that is not added yet, `[n_rows, d_model]`.
     pub(super) y: u32,
+    /// The inputs of each layer of embeddings in every layer, `[n_layers, n_rows, d]`.
+    pub(super) inputs: u32,
     /// Queries, keys, values and results of heads.
     pub(super) q: u32,
     pub(super) k: u32,
@@ -226,7 +228,7 @@ impl LatentWidths {
         max
     }
 
-    /// Places the values of `n` rows; the rows of heads take at most `room` words, but for one head.
+    /// Places the values of `n` rows; those of heads take at most `room` words, but for one head.
     fn place(self, n: usize, room: usize, words: &mut Words) -> Result<LatentRegions, Error> {
         let most = n.saturating_mul(self.n_heads).min(MAX_GRID.max(n));
         let n_rows = (room / self.d_row.max(1)).min(most).max(n.min(most));
@@ -395,6 +397,8 @@ impl Layout {
         let (d_q, d_kv, d_ff) = spec.max_widths();
         self.x = values.take(n * spec.d_model)?;
         self.y = values.take(n * spec.d_model)?;
+        let d_inputs = spec.layer_embed.map_or(0, |embed| embed.d);
+        self.inputs = values.take(n * part.layers.len() * d_inputs)?;
         let mut mixer = values;
         self.q = mixer.take(n * d_q)?;
         self.k = mixer.take(n * d_kv)?;
@@ -435,7 +439,8 @@ impl Layout {
         let (d_q, _, d_ff) = spec.max_widths();
         let experts = ExpertWidths::of(spec);
         self.input = acts.take_acts(n * experts.n_inputs, spec.d_model)?;
-        let (latent, recurrent) = (LatentWidths::of(spec), RecurrentWidths::of(spec));
+        let latent = LatentWidths::of(spec);
+        let recurrent = RecurrentWidths::of(spec);
         let d_mixed = d_q.max(recurrent.d_results).max(recurrent.d_low);
         let d_mixed = d_mixed.max(latent.d_query);
         self.mixed = acts.take_acts(n, d_mixed)?;

@@ -6,6 +6,7 @@
 
 mod adapters;
 mod buffer;
+mod embeds;
 mod experts;
 mod kernels;
 mod kv;
@@ -19,7 +20,8 @@ mod tables;
 mod vectors;
 
 use crate::gpus::{GPU_ACTIVATIONS, GPU_STATE};
-use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, SharedHost};
+use crate::weights::GpuAdapter;
+use crate::{ActLayout, Bindings, BufferId, Error, GpuKv, GpuWeights, HeadRole, SharedHost};
 use adapters::{AdapterTables, n_factors};
 use atta_kernels::KvElem;
 use atta_model::spec::{Attention, ModelSpec};
@@ -65,6 +67,8 @@ pub struct GpuExecutor {
     /// Rows that want logits, and bytes that were read.
     wanted: Vec<usize>,
     read: Vec<u8>,
+    /// Addends of all logits of each of these rows, where the head has its mean row apart.
+    means: Vec<f32>,
     _memory: [Reservation; 2],
 }
 
@@ -130,6 +134,25 @@ fn check_rows(spec: &ModelSpec, size: &ExecutorSize) -> Result<(), Error> {
     Err(Error::Unsupported(what))
 }
 
+/// Refuses adapters that add to a head whose mean row is apart: the mean is added behind them.
+fn check_head(weights: &GpuWeights) -> Result<(), Error> {
+    let has_pair = |adapter: &GpuAdapter| adapter.pair((Role::Output, None)).is_some();
+    let is_adapted = weights.adapters().iter().any(has_pair);
+    match is_adapted && weights.model().head_mean().is_some() {
+        true => Err(Error::Unsupported(
+            "an adapter of a head that has its mean row apart".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+fn check(weights: &GpuWeights, size: &ExecutorSize) -> Result<(), Error> {
+    let model = weights.model();
+    admission::check_size(model.spec(), model.share(), size)?;
+    check_rows(model.spec(), size)?;
+    check_head(weights)
+}
+
 fn info(weights: &GpuWeights, size: &ExecutorSize, isa: &str) -> ExecutorInfo {
     ExecutorInfo {
         numerics: numerics(weights, size, isa),
@@ -167,8 +190,7 @@ impl GpuExecutor {
         };
         let model = weights.model();
         let spec = model.spec();
-        admission::check_size(spec, model.share(), &size)?;
-        check_rows(spec, &size)?;
+        check(&weights, &size)?;
         let buffer_bytes = weights.host().info().buffer_bytes;
         let adapters = weights.adapter_sizes();
         let layout = Layout::new(spec, &part, &size, adapters, buffer_bytes)?;
@@ -212,6 +234,7 @@ impl GpuExecutor {
             is_busy: false,
             n_submitted: 0,
             wanted: Vec::new(),
+            means: Vec::new(),
             read: Vec::new(),
             _memory: memory,
             kernels,
@@ -257,11 +280,13 @@ fn elems(spec: &ModelSpec, size: &ExecutorSize) -> Vec<KvElem> {
 /// the type of keys.
 pub(crate) fn kv_of(a: &Attention, [k, v]: [KvElem; 2]) -> Option<[GpuKv; 2]> {
     let keys = GpuKv::of(k, a.d_head)?;
-    let values = match a.latent() {
-        Some(_) => keys,
-        None => GpuKv::of(v, a.d_head)?,
-    };
-    Some([keys, values])
+    if a.latent().is_none() {
+        return Some([keys, GpuKv::of(v, a.d_head)?]);
+    }
+    // The CPU leaves out what lies before the value, 64 elements at a time: wider rotations would
+    // mix it with the value.
+    let is_wide = keys.rotation(HeadRole::Key, a.d_head) > 64 && a.d_rotatable() >= 64;
+    (!is_wide).then_some([keys; 2])
 }
 
 /// The kernels of an executor.

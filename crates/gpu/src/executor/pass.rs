@@ -183,6 +183,9 @@ impl<'a> Recorded<'a> {
         if let Some(leaving) = left.filter(|_| is_parallel) {
             self.leave(l, &leaving);
         }
+        if let Some(embed) = &self.spec().layer_embed {
+            self.layer_embedding(l, embed);
+        }
         if let Some(at) = self.parts.vectors.get(Role::LayerOutputScale, Some(l)) {
             let d = self.spec().d_model;
             self.multiply(self.parts.layout.x, d, RowFactor::Weight(at));

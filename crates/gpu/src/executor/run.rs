@@ -3,13 +3,15 @@
 //! It knows the order of these things, and no kernel.
 
 use super::GpuExecutor;
+use super::embeds::{behind_residual, inputs_of, residuals_of};
 use super::kv::GpuArena;
 use super::pass::{KvOfLayer, Recorded, StepParts};
 use crate::{Dispatch, Error};
 use atta_kernels::Kernels;
+use atta_model::spec::ModelSpec;
 use atta_model::{
-    Batch, Error as ModelError, Executor, ExecutorInfo, Input, Observer, Output, Row, SeqId,
-    SeqTable, Ticket, Want, admission,
+    Batch, Error as ModelError, Executor, ExecutorInfo, Observer, Output, Row, SeqId, SeqTable,
+    Ticket, Want, admission,
 };
 use std::collections::HashSet;
 use std::io::Write;
@@ -73,11 +75,14 @@ impl GpuExecutor {
             recorded.layers();
             recorded.head_of(wanted, 0..n);
         });
-        let residual = residual_of(batch, spec.d_model);
+        let layers = self.info.part.layers.clone();
+        let residuals = residuals_of(batch, spec);
+        let inputs = inputs_of(batch, spec, layers);
         let mut host = self.weights.host().lock();
         host.write(self.buffers.tables.id(), 0, &self.tables.bytes())?;
-        let at = 4 * u64::from(self.layout.x);
-        host.write(self.buffers.values.id(), at, &residual)?;
+        for (word, bytes) in [(self.layout.x, residuals), (self.layout.inputs, inputs)] {
+            host.write(self.buffers.values.id(), 4 * u64::from(word), &bytes)?;
+        }
         host.submit(&dispatches)?;
         // The next step of the same sequences differs in its tables only, unless a block begins.
         if is_decode(rows) {
@@ -132,7 +137,11 @@ impl GpuExecutor {
     /// Reads the residuals, and the logits as many rows at a time as are computed at once.
     fn finish(&mut self, out: &mut Output) -> Result<(), Error> {
         let spec = self.weights.model().spec();
-        out.prepare(&self.submitted.rows, spec.n_logits(), spec.d_model);
+        let d_hidden = match self.info.part.head {
+            true => spec.d_model,
+            false => spec.d_residual(),
+        };
+        out.prepare(&self.submitted.rows, spec.n_logits(), d_hidden);
         if self.submitted.rows.is_empty() {
             return Ok(());
         }
@@ -182,12 +191,37 @@ impl GpuExecutor {
         host.read_ranges(self.buffers.values.id(), &ranges, &mut self.read)?;
         drop(host);
         let (residuals, logits) = self.read.split_at(4 * n_rows * spec.d_model);
-        take_residuals(residuals, &self.submitted.rows[..n_rows], spec.d_model, out);
+        if is_first {
+            take_residuals(residuals, &self.submitted, spec, out);
+            self.means = self.means_of(residuals)?;
+        }
         let to = &mut out.all_logits_mut()[wanted.start * n_logits..wanted.end * n_logits];
         to.iter_mut()
             .zip(floats(logits))
             .for_each(|(to, z)| *to = z);
+        let rows = to.chunks_exact_mut(n_logits);
+        for (row, mean) in rows.zip(self.means.iter().skip(wanted.start)) {
+            row.iter_mut().for_each(|z| *z += mean);
+        }
         Ok(())
+    }
+
+    /// What the mean row of the head adds to the logits of each row that wants them, of the bytes
+    /// of all residuals; empty if the head has no such row.
+    fn means_of(&self, residuals: &[u8]) -> Result<Vec<f32>, Error> {
+        let model = self.weights.model();
+        let Some(mean) = model.head_mean().filter(|_| self.info.part.head) else {
+            return Ok(Vec::new());
+        };
+        let plain = Kernels::named("scalar").map_err(ModelError::from)?;
+        let d = model.spec().d_model;
+        let mut normed = vec![0.0; d];
+        let sum = |&t: &usize| {
+            let x: Vec<f32> = floats(&residuals[4 * t * d..4 * (t + 1) * d]).collect();
+            model.output_norm(plain, &x, &mut normed);
+            plain.dot_product(mean, &normed)
+        };
+        Ok(self.wanted.iter().map(sum).collect())
     }
 }
 
@@ -204,26 +238,23 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     words.map(|word| f32::from_le_bytes(*word))
 }
 
-/// The bytes of the residuals of all rows, `[n_rows, d]`.
-fn residual_of(batch: &Batch, d: usize) -> Vec<u8> {
-    let hidden = batch.rows.iter().filter_map(|row| match row.input {
-        Input::Hidden(i) => Some(&batch.hidden[i * d..(i + 1) * d]),
-        _ => None,
-    });
-    hidden.flatten().flat_map(|x| x.to_le_bytes()).collect()
-}
-
-/// Checks the residual of each row, and hands it out where it is wanted.
-fn take_residuals(bytes: &[u8], rows: &[Row], d: usize, out: &mut Output) {
+/// Checks the residual of each row, and hands it out where it is wanted, with what lies behind it.
+fn take_residuals(bytes: &[u8], batch: &Batch, spec: &ModelSpec, out: &mut Output) {
+    let d = spec.d_model;
     let mut residual = vec![0.0; d];
-    for (t, (row, bytes)) in rows.iter().zip(bytes.chunks_exact(4 * d)).enumerate() {
+    let rows = batch.rows.iter().zip(bytes.chunks_exact(4 * d));
+    for (t, (row, bytes)) in rows.enumerate() {
         residual
             .iter_mut()
             .zip(floats(bytes))
             .for_each(|(to, x)| *to = x);
         out.check_residual(t, &residual);
         if row.want == Want::Hidden {
-            out.hidden_mut(t).copy_from_slice(&residual);
+            let (x, behind) = out.hidden_mut(t).split_at_mut(d);
+            x.copy_from_slice(&residual);
+            if !behind.is_empty() {
+                behind.copy_from_slice(behind_residual(batch, spec, t));
+            }
         }
     }
 }

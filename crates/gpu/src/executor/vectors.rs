@@ -132,8 +132,8 @@ impl Vectors {
         })
     }
 
-    /// Queries, keys and values; no values where keys are those, queries alone where keys are another
-    /// layer's.
+    /// Queries, keys and values; no values where keys are those, queries alone where keys are
+    /// another layer's.
     fn records(&self, of: &AttentionAt<'_>, powers: [Option<HeadPowers>; 3]) -> Vec<HeadRecord> {
         let AttentionAt {
             l,

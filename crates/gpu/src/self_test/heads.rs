@@ -163,7 +163,7 @@ impl HeadSample {
         }
     }
 
-    /// What is stored, and its record among [`records`](Self::records).
+    /// The roles of stored rows, each with its place among [`records`](Self::records).
     fn stored(&self) -> Vec<(usize, KvRole)> {
         match self.shape.value_from {
             Some(value_from) => vec![(1, KvRole::Both { value_from })],

@@ -3,11 +3,11 @@
 use super::{DecodedRows, GpuExperts, GpuMatrix, MatrixKey, PlacedMatrices, RowChoice};
 use crate::executor::{OF_CHANNELS, OF_MAMBA, OF_SHORT_CONV, SELECTION};
 use crate::{ArenaPlan, Error, MatrixShape, WeightFormat};
-use atta_model::spec::{Attention, LatentUp, LayerSpec, Mamba2, Mixer, OutputGate};
+use atta_model::spec::{Attention, Latent, LatentUp, LayerSpec, Mamba2, Mixer, OutputGate};
 use atta_model::{BoundTensor, Model, Role, Share};
 
 /// The matrices of a layer, and the roles of their biases.
-const OF_LAYER: [(Role, Option<Role>); 30] = [
+const OF_LAYER: [(Role, Option<Role>); 32] = [
     (Role::AttnQ, Some(Role::AttnQBias)),
     (Role::AttnK, Some(Role::AttnKBias)),
     (Role::AttnV, Some(Role::AttnVBias)),
@@ -19,6 +19,8 @@ const OF_LAYER: [(Role, Option<Role>); 30] = [
     (Role::FfnGate, Some(Role::FfnGateBias)),
     (Role::FfnUp, Some(Role::FfnUpBias)),
     (Role::FfnDown, Some(Role::FfnDownBias)),
+    (Role::InpGate, None),
+    (Role::Proj, None),
     (Role::FfnGateInp, Some(Role::FfnGateInpBias)),
     (Role::FfnGateInpShexp, None),
     (Role::FfnGateShexp, None),
@@ -68,8 +70,9 @@ pub(super) fn matrices(
                 placed.place(model, l, role, bias, plan)?;
             }
         }
-        if let Some(a) = model.spec().layers[l].attention() {
-            placed.place_heads(model, l, a, plan)?;
+        let attention = model.spec().layers[l].attention();
+        if let Some(latent) = attention.and_then(Attention::latent) {
+            placed.place_heads(model, l, latent, plan)?;
         }
         for (role, bias) in OF_EXPERTS {
             if model.tensor(role, Some(l)).is_some() {
@@ -104,69 +107,86 @@ impl PlacedMatrices {
         Ok(())
     }
 
-    /// Places the matrices of the heads of latent attention. Those of keys are transposed where a
-    /// file has them beside those of values: the CPU decodes their rows, so they are f32 here.
+    /// Places the matrices of the heads of latent attention.
     fn place_heads(
         &mut self,
         model: &Model,
         l: usize,
-        a: &Attention,
+        latent: &Latent,
         plan: &mut ArenaPlan,
     ) -> Result<(), Error> {
-        let Some(latent) = a.latent() else {
-            return Ok(());
-        };
-        let roles = match latent.up {
-            LatentUp::Split => [Role::AttnKB, Role::AttnVB],
-            LatentUp::Joint => [Role::AttnKvB; 2],
-        };
-        let runs = match latent.up {
-            LatentUp::Split => [latent.d_latent, latent.d_value].map(RowChoice::all),
-            LatentUp::Joint => {
-                let of = |n, first| RowChoice {
-                    n,
-                    n_all: latent.d_up(),
-                    first,
-                };
-                [of(latent.d_key, 0), of(latent.d_value, latent.d_key)]
-            }
-        };
-        let is_transposed = latent.up == LatentUp::Joint;
-        let parts = [(Role::AttnKB, is_transposed), (Role::AttnVB, false)];
-        for ((part, decodes), (role, rows)) in parts.into_iter().zip(roles.into_iter().zip(runs)) {
-            let bound = bound(model, (role, Some(l)), None)?;
-            let matrix = of_heads(&bound, role, rows, decodes, plan)?;
-            self.heads.insert((part, Some(l)), matrix);
+        for part in parts_of_heads(latent) {
+            let bound = bound(model, (part.from, Some(l)), None)?;
+            let matrix = of_heads(&bound, &part, plan)?;
+            self.heads.insert((part.role, Some(l)), matrix);
         }
         Ok(())
     }
 }
 
-/// Places the rows of heads that are chosen, those of a head in one buffer.
-fn of_heads(
-    bound: &Bound<'_>,
+/// Some rows of the matrix of each head of a tensor.
+struct HeadPart {
+    role: Role,
     from: Role,
     rows: RowChoice,
+    /// Whether the rows become f32.
     decodes: bool,
-    plan: &mut ArenaPlan,
-) -> Result<GpuMatrix, Error> {
+}
+
+/// The matrices of keys and those of values. Where a file has both in one, those of keys are
+/// transposed: the CPU decodes their rows, so they are f32 here.
+fn parts_of_heads(latent: &Latent) -> [HeadPart; 2] {
+    let part = |role, from, rows| HeadPart {
+        role,
+        from,
+        rows,
+        decodes: false,
+    };
+    let joint = |n, first| RowChoice {
+        n,
+        n_all: latent.d_up(),
+        first,
+    };
+    match latent.up {
+        LatentUp::Split => [
+            (Role::AttnKB, latent.d_latent),
+            (Role::AttnVB, latent.d_value),
+        ]
+        .map(|(role, n)| part(role, role, RowChoice::all(n))),
+        LatentUp::Joint => [
+            HeadPart {
+                decodes: true,
+                ..part(Role::AttnKB, Role::AttnKvB, joint(latent.d_key, 0))
+            },
+            part(
+                Role::AttnVB,
+                Role::AttnKvB,
+                joint(latent.d_value, latent.d_key),
+            ),
+        ],
+    }
+}
+
+/// Places some rows of heads, those of a head in one buffer.
+fn of_heads(bound: &Bound<'_>, part: &HeadPart, plan: &mut ArenaPlan) -> Result<GpuMatrix, Error> {
+    let HeadPart { from, rows, .. } = *part;
     let scale = bound.scales.first().copied().unwrap_or(1.0);
     let file = bound.shape.format;
-    let format = if decodes { WeightFormat::F32 } else { file };
+    let decoded = part.decodes.then_some(DecodedRows { file, scale });
     let shape = MatrixShape {
-        format,
+        format: decoded.map_or(file, |_| WeightFormat::F32),
         d_out: rows.n_of(bound.shape.d_out),
         ..bound.shape
     };
     Ok(GpuMatrix {
-        format,
-        scale: if decodes { 1.0 } else { scale },
+        format: shape.format,
+        scale: decoded.map_or(scale, |_| 1.0),
         d_out: shape.d_out,
         d_in: shape.d_in,
         slices: plan.in_runs(shape, rows.n)?,
         from,
         bias: None,
-        decoded: decodes.then_some(DecodedRows { file, scale }),
+        decoded,
         rows,
     })
 }

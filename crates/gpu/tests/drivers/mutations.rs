@@ -96,7 +96,19 @@ const FUSED_ADAPTERS: Mutation = Mutation {
     to: "fused(bitcast<f32>(factor), values[p.y_at + row * p.d + i], values[at])",
 };
 
-const MUTATIONS: [Mutation; 15] = [
+const FUSED_TRANSPOSED: Mutation = Mutation {
+    case: "heads: products with transposed matrices",
+    from: "add(sum, mul(values[x + i], vector(w + i * p.d_out)))",
+    to: "fused(values[x + i], vector(w + i * p.d_out), sum)",
+};
+/// As if codes were shifted without being rounded.
+const SHIFTED: Mutation = Mutation {
+    case: "attention: keys that are values",
+    from: "(code + ((1 << shift) >> 1u)) >> shift",
+    to: "code >> shift",
+};
+
+const MUTATIONS: [Mutation; 17] = [
     FUSED_FLOATS,
     FUSED_BLOCKS,
     FUSED_MERGE,
@@ -112,6 +124,8 @@ const MUTATIONS: [Mutation; 15] = [
     FUSED_STATE,
     SUBGROUP_STATE,
     FUSED_ADAPTERS,
+    FUSED_TRANSPOSED,
+    SHIFTED,
 ];
 
 /// `a·b + c`, rounded once (Dekker 1971), on drivers that have no such operation.

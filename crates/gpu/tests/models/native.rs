@@ -6,9 +6,7 @@ mod host;
 mod states;
 
 use atta_formats::Directory;
-use atta_gpu::{
-    GpuBackend, GpuPlan, GpuShare, GpuWish, NativeHost, OpenGpu, Opener, SharedHost, check_support,
-};
+use atta_gpu::{GpuBackend, GpuPlan, GpuShare, GpuWish, NativeHost, OpenGpu, Opener, SharedHost};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Backend, Batch, CpuBackend, Error as ModelError, Executor, ExecutorSize, KvType, Model, Output,
@@ -25,14 +23,18 @@ struct Test {
     run: fn(&SharedHost),
 }
 
-const TESTS: [Test; 21] = [
+const TESTS: [Test; 22] = [
     Test {
         name: "every golden has the CPU's logits, cut at every layer",
-        run: bits::goldens,
+        run: bits::all_goldens,
     },
     Test {
         name: "quantized models have the CPU's logits",
         run: bits::quantized,
+    },
+    Test {
+        name: "heads with a mean row apart have the CPU's logits",
+        run: bits::means,
     },
     Test {
         name: "adapters of some rows have the CPU's logits",
@@ -221,9 +223,8 @@ fn lacks(model: &Model, kv: KvType) -> Option<String> {
 
 /// Why GPUs cannot run the last layers of a model.
 fn lacks_in(model: &Model, n_layers: usize, kv: KvType) -> Option<String> {
-    let spec = model.spec();
-    let part = GpuShare { n_layers }.on_gpu(spec);
-    let checked = check_support(spec, &part, kv, directory(model));
+    let share = GpuShare { n_layers };
+    let checked = share.check(model.spec(), kv, directory(model));
     checked.err().map(|error| error.to_string())
 }
 

@@ -87,8 +87,8 @@ impl Scratch {
             gates: zeros(spec.max_d_sparse()),
             laurel: zeros(d_laurel(spec)),
             alternating: zeros(d_alternating(spec)),
-            layer_inputs: zeros(d_layer_inputs(spec)),
-            layer_token: vec![0.0; d_layer_inputs(spec)],
+            layer_inputs: zeros(spec.d_layer_inputs()),
+            layer_token: vec![0.0; spec.d_layer_inputs()],
             table_rows: vec![0; n_rows * n_tables(spec)],
             act: Activations::new(n_act_rows, d_act(spec)),
             attn: AttnScratch::new(
@@ -128,7 +128,7 @@ impl Scratch {
             spec.max_d_sparse(),
             d_laurel(spec),
             d_alternating(spec),
-            d_layer_inputs(spec),
+            spec.d_layer_inputs(),
             n_tables(spec),
             StreamsScratch::n_floats(spec),
             d_joined(spec),
@@ -140,7 +140,7 @@ impl Scratch {
                 .map(|&d| floats(d, n_rows))
                 .fold(0, u64::saturating_add),
             floats(d_ff, n_act_rows),
-            floats(d_layer_inputs(spec), 1),
+            floats(spec.d_layer_inputs(), 1),
             Activations::bytes(n_act_rows, d_act(spec)),
             AttnScratch::bytes(
                 n_rows,
@@ -179,12 +179,6 @@ fn d_laurel(spec: &ModelSpec) -> usize {
 /// Width of all streams of the residual.
 fn d_alternating(spec: &ModelSpec) -> usize {
     spec.alt_up.map_or(0, |alt| alt.n * spec.d_model)
-}
-
-/// Width of the embeddings of all layers.
-fn d_layer_inputs(spec: &ModelSpec) -> usize {
-    spec.layer_embed
-        .map_or(0, |embed| embed.d * spec.layers.len())
 }
 
 /// Tables of n-grams.

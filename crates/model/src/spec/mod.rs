@@ -435,9 +435,17 @@ impl LayerSpec {
 }
 
 impl ModelSpec {
-    /// Width of the residual of a position: of all streams together.
+    /// Width of the residual of a position: of all streams together, and behind them the inputs of
+    /// all layers, where a model has embeddings in every layer.
     pub fn d_residual(&self) -> usize {
-        self.streams.map_or(1, |streams| streams.n) * self.d_model
+        let n_streams = self.streams.map_or(1, |streams| streams.n);
+        n_streams * self.d_model + self.d_layer_inputs()
+    }
+
+    /// Width of the inputs of all layers, of embeddings in every layer; 0 without such.
+    pub fn d_layer_inputs(&self) -> usize {
+        let of_layer = self.layer_embed.map_or(0, |embed| embed.d);
+        of_layer * self.layers.len()
     }
 
     /// The attention of each layer that has one.

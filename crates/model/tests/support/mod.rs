@@ -74,12 +74,12 @@ impl Golden {
     }
 
     /// Whether its layers can be computed apart: none reads keys and values of another one, or
-    /// embeddings of tokens.
+    /// n-grams.
     pub(crate) fn is_separable(&self) -> bool {
         let model = self.model();
         let spec = model.spec();
-        let has_ids = spec.ngrams().is_none_or(|(l, _)| l == 0) && spec.layer_embed.is_none();
-        has_ids && spec.attentions().all(|a| a.kv_layer().is_none())
+        let has_ids = spec.ngrams().is_none_or(|(l, _)| l == 0);
+        has_ids && spec.alt_up.is_none() && spec.attentions().all(|a| a.kv_layer().is_none())
     }
 
     /// A part of it.

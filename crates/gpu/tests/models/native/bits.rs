@@ -3,7 +3,7 @@
 use super::{cpu, gpu, lacks, lacks_in, logits, same, size};
 use crate::support::hybrid::{hybrids, recurrent_part};
 use crate::support::quantized::Blocks;
-use crate::support::{Golden, goldens, stories, tokens};
+use crate::support::{Golden, golden, goldens, stories, tokens};
 use atta_gpu::SharedHost;
 use atta_model::{Batch, KvType, Model, Output, Want};
 
@@ -114,6 +114,19 @@ pub(super) fn quantized(host: &SharedHost) {
     }
     println!("{n} quantized models");
     assert!(n >= MIN_QUANTIZED, "{n} quantized models");
+}
+
+/// Of a head of its own, and of one that is the embedding.
+pub(super) fn means(host: &SharedHost) {
+    for name in ["llama-plain", "llama-tied-mha", "gemma2"] {
+        let model = golden(name).with_separate_means().unwrap();
+        let size = size(KvType::F16);
+        let ids = tokens(&model, 20);
+        let expected = logits(cpu(&model, &size).as_mut(), &ids, 96);
+        let mut both = gpu(host, &model, 1, &size);
+        let what = format!("{name} with a mean row");
+        same(&what, &logits(both.as_mut(), &ids, 96), &expected);
+    }
 }
 
 /// Every third of the goldens that are files, and those with experts or recurrent layers.

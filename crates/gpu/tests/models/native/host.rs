@@ -125,6 +125,34 @@ pub(super) fn small_buffers(host: &SharedHost) {
     let mut both = gpu(&narrow, &model, model.spec().layers.len(), &size);
     let got = logits(both.as_mut(), &ids, 256);
     same("buffers of 4 MiB", &got, &expected);
+    for name in ["deepseek2", "minicpm3"] {
+        narrowest(host, name);
+    }
+}
+
+/// The smallest buffers that a model with matrices of heads can have: these lie in several, and few
+/// heads are multiplied at a time.
+fn narrowest(host: &SharedHost, name: &str) {
+    let model = golden(name).model();
+    let size = size(KvType::F16);
+    let n_layers = model.spec().layers.len();
+    let ids = tokens(&model, 90);
+    let expected = logits(cpu(&model, &size).as_mut(), &ids, 96);
+    let opened = (1..100).find_map(|n| {
+        let bytes = n * (8 << 10);
+        let (narrow, _) = Narrow::before(host, bytes);
+        let open = Box::new(move || Ok(opened(&narrow)));
+        let backend = backend(open, &model, n_layers, &size, |loss| panic!("{loss}"));
+        let opened = backend.open(Arc::clone(&model), &size, &Budget::unlimited());
+        Some((bytes, opened.ok()?))
+    });
+    let (bytes, mut both) = opened.unwrap();
+    let got = logits(both.as_mut(), &ids, 96);
+    same(
+        &format!("{name}, buffers of {bytes} bytes"),
+        &got,
+        &expected,
+    );
 }
 
 /// Bytes of a matrix of the experts of a layer.
