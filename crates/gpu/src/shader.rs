@@ -38,6 +38,29 @@ const CODES_8: &str = include_str!("shaders/codes8.wgsl");
 const ATTENTION: &str = include_str!("shaders/attention.wgsl");
 
 impl Shader {
+    /// The kernels that models of every kind have: those that know no format.
+    pub(crate) fn common() -> [Self; 17] {
+        [
+            Self::quantize(),
+            Self::add(),
+            Self::add_scaled(),
+            Self::convolve(),
+            Self::keep_inputs(),
+            Self::decays(),
+            Self::norm_heads(),
+            Self::multiply(),
+            Self::heads(),
+            Self::move_keys(),
+            Self::copy_blocks(),
+            Self::merge(),
+            Self::route(),
+            Self::group_slots(),
+            Self::combine(),
+            Self::transposed(),
+            Self::copy_columns(),
+        ]
+    }
+
     /// A kernel of these pieces, behind memory and exact floats.
     fn new(name: &str, pieces: &[&str]) -> Self {
         let name = name.to_owned();
@@ -321,27 +344,8 @@ fn text_of_steps(steps: GroupSteps) -> &'static str {
 /// Every kernel, once; of those of experts, heads and several matrices, which have nothing of a
 /// format, one of each algorithm.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![
-        Shader::operations(),
-        Shader::quantize(),
-        Shader::add(),
-        Shader::add_scaled(),
-        Shader::convolve(),
-        Shader::keep_inputs(),
-        Shader::decays(),
-        Shader::norm_heads(),
-        Shader::multiply(),
-        Shader::heads(),
-        Shader::move_keys(),
-        Shader::copy_blocks(),
-        Shader::merge(),
-        Shader::route(),
-        Shader::group_slots(),
-        Shader::combine(),
-        Shader::transposed(),
-        Shader::copy_columns(),
-        Shader::latent_attention(GpuKv::Codes),
-    ];
+    let mut all = vec![Shader::operations(), Shader::latent_attention(GpuKv::Codes)];
+    all.extend(Shader::common());
     all.extend(ScanRule::ALL.map(Shader::scan));
     for keys in GpuKv::ALL {
         all.extend(GpuKv::ALL.map(|values| Shader::attention(keys, values)));

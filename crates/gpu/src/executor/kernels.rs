@@ -111,25 +111,7 @@ fn texts(
 impl KernelNeeds {
     /// The texts of all kernels, each once.
     fn shaders(&self) -> Vec<Shader> {
-        let mut all = vec![
-            Shader::quantize(),
-            Shader::add(),
-            Shader::add_scaled(),
-            Shader::convolve(),
-            Shader::keep_inputs(),
-            Shader::decays(),
-            Shader::norm_heads(),
-            Shader::multiply(),
-            Shader::heads(),
-            Shader::move_keys(),
-            Shader::copy_blocks(),
-            Shader::merge(),
-            Shader::combine(),
-            Shader::transposed(),
-            Shader::copy_columns(),
-            Shader::route(),
-            Shader::group_slots(),
-        ];
+        let mut all = Vec::from(Shader::common());
         all.extend(self.rules.iter().copied().map(Shader::scan));
         all.extend(self.attention.iter().map(|kind| kind.shader()));
         all.extend(texts(&self.formats, Shader::product).map(|(_, text)| text));
