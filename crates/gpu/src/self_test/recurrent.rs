@@ -228,7 +228,8 @@ pub(super) fn decays(probe: &mut Probe<'_>) -> Result<(), Error> {
 impl DecaySample {
     fn new(n_shared: usize) -> Self {
         let mut samples = Samples(n_shared as u64 + 43);
-        let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 9.0 * x).collect() };
+        // No decay is below 2^-126, which a driver may make 0.
+        let mut large = |n| -> Vec<f32> { samples.floats(n).iter().map(|x| 4.0 * x).collect() };
         Self {
             n_shared,
             has_beta: true,
