@@ -65,7 +65,7 @@ fn what_kernels_lack_is_named() {
     for (name, what) in [
         ("mamba", "layer 0 has a state space of channels"),
         ("bert", "it is an encoder"),
-        ("deepseek2", "layer 0 has latent attention"),
+        ("gemma3n", "it has several residual streams"),
     ] {
         let why = plan(name, &GpuWish::default()).unwrap_err();
         assert!(why.contains(what), "{name}: {why}");
