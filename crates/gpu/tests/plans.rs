@@ -77,7 +77,7 @@ fn layers_before_one_that_kernels_lack_stay_on_the_cpu() {
 fn what_kernels_lack_is_named() {
     for (name, what) in [
         ("bert", "it is an encoder"),
-        ("deepseek2", "layer 0 has latent attention"),
+        ("gemma3n", "it has several residual streams"),
     ] {
         let why = plan(name, &GpuWish::default()).unwrap_err();
         assert!(why.contains(what), "{name}: {why}");

@@ -48,6 +48,19 @@ struct HeadMatrices<'a> {
     heads: Range<usize>,
 }
 
+impl HeadMatrices<'_> {
+    /// Words of the matrix of a head, of `n` rows.
+    fn head_words(&self, n: usize) -> u32 {
+        (n * self.matrix.format.row_words(self.matrix.d_in)) as u32
+    }
+
+    /// The first word of the first of them.
+    fn first_word(&self, n: usize) -> u32 {
+        let before = self.heads.start - self.slice.rows.start / n;
+        self.slice.w + before as u32 * self.head_words(n)
+    }
+}
+
 /// Heads of width `d` that lie one behind the other in rows.
 fn heads_at(at: u32, n_heads: usize, d: usize) -> HeadColumns {
     HeadColumns {
@@ -78,6 +91,7 @@ impl Recorded<'_> {
         self.products(l, &products);
         self.project_queries(layer);
         self.make_keys(layer);
+        self.copy_ropes(layer);
         self.make_queries(layer);
         let kv = (self.parts.kv)(l);
         self.store_heads(l, a, &kv);
@@ -152,23 +166,27 @@ impl Recorded<'_> {
         });
     }
 
-    /// `q_h = [q_rope, Wk_hᵀ q_key]`.
+    /// The first part of every `q_h`: `q_rope`.
+    fn copy_ropes(&mut self, layer: LatentLayer<'_>) {
+        let LatentLayer { a, latent, .. } = layer;
+        let layout = self.parts.layout;
+        let behind_key = layout.latent.q + latent.d_key as u32;
+        self.copy_columns(CopyColumns {
+            n: a.d_rotatable() as u32,
+            n_rows: self.n_rows,
+            n_heads: a.n_heads as u32,
+            from: heads_at(behind_key, a.n_heads, latent.d_key + a.d_rotatable()),
+            to: heads_at(layout.q, a.n_heads, a.d_head),
+        });
+    }
+
+    /// The second part: `Wk_hᵀ q_key`.
     fn make_queries(&mut self, layer: LatentLayer<'_>) {
         let LatentLayer { a, latent, .. } = layer;
         let layout = self.parts.layout;
         let d_rope = a.d_rotatable() as u32;
         let from = heads_at(layout.latent.q, a.n_heads, latent.d_key + a.d_rotatable());
         let out = heads_at(layout.q, a.n_heads, a.d_head);
-        self.copy_columns(CopyColumns {
-            n: d_rope,
-            n_rows: self.n_rows,
-            n_heads: a.n_heads as u32,
-            from: HeadColumns {
-                at: from.at + latent.d_key as u32,
-                ..from
-            },
-            to: out,
-        });
         let up = Up {
             role: Role::AttnKB,
             d_in: latent.d_key,
@@ -260,13 +278,11 @@ impl Recorded<'_> {
     /// The product of some heads.
     fn product_of(&self, layer: LatentLayer<'_>, up: &Up, of: &HeadMatrices<'_>) -> HeadProduct {
         let format = of.matrix.format;
-        let head_words = (up.d_out * format.row_words(of.matrix.d_in)) as u32;
-        let before = (of.heads.start - of.slice.rows.start / up.d_out) as u32;
         let out = up.out.from_head(of.heads.start as u32);
         HeadProduct {
             product: Product {
                 format,
-                w: of.slice.w + before * head_words,
+                w: of.first_word(up.d_out),
                 n_out: up.d_out as u32,
                 d_in: of.matrix.d_in as u32,
                 scale: of.matrix.scale,
@@ -279,7 +295,7 @@ impl Recorded<'_> {
             },
             n_heads: of.heads.len() as u32,
             n_all: layer.a.n_heads as u32,
-            head_words,
+            head_words: of.head_words(up.d_out),
         }
     }
 

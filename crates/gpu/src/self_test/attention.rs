@@ -77,6 +77,15 @@ const VARIANTS: [AttnVariant; 4] = [
     },
 ];
 
+impl AttnVariant {
+    /// The values among results: the elements before them have no meaning.
+    fn values_of(&self, all: &[u32]) -> Vec<u32> {
+        let first = self.value_from.unwrap_or(0);
+        let heads = all.chunks_exact(self.d_head);
+        heads.flat_map(|head| head[first..].to_vec()).collect()
+    }
+}
+
 struct AttnSample {
     variant: AttnVariant,
     keys: GpuKv,
@@ -130,12 +139,8 @@ fn check_variants(
         let got = sample.on_gpu(probe)?;
         let expected = sample.on_cpu(probe);
         let what = format!("{kv:?} {variant:?}");
-        // What lies before the value has no meaning.
-        let first = variant.value_from.unwrap_or(0);
-        let is_value = |i: &usize| i % variant.d_head >= first;
-        let places: Vec<usize> = (0..got.len()).filter(is_value).collect();
-        let got: Vec<u32> = places.iter().map(|&i| got[i]).collect();
-        let expected = places.iter().map(|&i| expected[i].to_bits());
+        let expected: Vec<u32> = expected.iter().map(|x| x.to_bits()).collect();
+        let [got, expected] = [got, expected].map(|all| variant.values_of(&all));
         probe.same(&what, &got, expected)?;
     }
     Ok(())
