@@ -283,8 +283,8 @@ pub(crate) fn kv_of(a: &Attention, [k, v]: [KvElem; 2]) -> Option<[GpuKv; 2]> {
     if a.latent().is_none() {
         return Some([keys, GpuKv::of(v, a.d_head)?]);
     }
-    // The CPU leaves out what lies before the value, 64 elements at a time: wider rotations would
-    // mix it with the value.
+    // Rotations over both parts of keys that are the values, 64 elements or more of the first one,
+    // were never compared.
     let is_wide = keys.rotation(HeadRole::Key, a.d_head) > 64 && a.d_rotatable() >= 64;
     (!is_wide).then_some([keys; 2])
 }

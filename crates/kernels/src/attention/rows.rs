@@ -122,11 +122,16 @@ impl KvRows {
         }
     }
 
-    /// The first element of the value of a row.
+    /// The first element on which the value of a row depends: of a rotated row, the first one of the
+    /// block in which the value begins.
     pub(crate) fn value_from(self) -> usize {
-        match self.role {
+        let from = match self.role {
             KvRole::Key | KvRole::Value => 0,
             KvRole::Both { value_from } => value_from,
+        };
+        match self.is_rotated() {
+            true => from >> self.d.trailing_zeros() << self.d.trailing_zeros(),
+            false => from,
         }
     }
 
