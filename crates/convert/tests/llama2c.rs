@@ -507,7 +507,7 @@ fn a_model_without_a_vocabulary_beside_it_says_so() {
         "{why}"
     );
     assert_eq!(named.unwrap().files.len(), 1);
-    // Behind what has the file mapped, which Windows keeps.
+    // Windows removes no file that is mapped.
     std::fs::remove_dir_all(&lonely).unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! A directory of one test. It goes with this value, which must be dropped behind what has files of
-//! it open: Windows keeps those.
+//! A directory of one test, removed when this value is dropped: after all open files in it, which
+//! Windows does not remove.
 
 use std::{
     fs,
