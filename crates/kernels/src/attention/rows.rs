@@ -122,8 +122,8 @@ impl KvRows {
         }
     }
 
-    /// The first element on which the value of a row depends: of a rotated row, the first one of the
-    /// block in which the value begins.
+    /// The first element on which the value of a row depends: of a rotated row, the first one of
+    /// the block in which the value begins.
     pub(crate) fn value_from(self) -> usize {
         let from = match self.role {
             KvRole::Key | KvRole::Value => 0,
