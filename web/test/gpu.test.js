@@ -83,7 +83,7 @@ test('an adapter is found, or in words none', async () => {
   const { adapter } = opened({ isFallbackAdapter: true });
   const gpu = { requestAdapter: async () => adapter };
   assert.equal((await findAdapter({ allowsSoftware: true, gpu })).adapter, adapter);
-  assert.match((await findAdapter({ allowsSoftware: false, gpu })).reason, /plays a GPU/);
+  assert.match((await findAdapter({ allowsSoftware: false, gpu })).reason, /a software GPU/);
   assert.match((await findAdapter({ gpu: { requestAdapter: async () => null } })).reason, /no GPU/);
   assert.match((await findAdapter({})).reason, /no WebGPU/);
 });
