@@ -1,5 +1,5 @@
 //! A directory of one test. It goes with this value, which must be dropped after all that have
-//! files of it open: Windows keeps those.
+//! files of it open or mapped: Windows keeps those.
 
 use std::{
     fs,

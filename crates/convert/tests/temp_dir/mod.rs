@@ -1,46 +1,27 @@
-//! A directory of one test. It goes with this value, which must be dropped after all that have
-//! files of it open or mapped: Windows keeps those.
+//! A directory of one test, and its files.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-pub(crate) struct TempDir(PathBuf);
+#[path = "../../../cluster/tests/scratch/mod.rs"]
+mod scratch;
+
+pub(crate) use scratch::Scratch as TempDir;
 
 impl TempDir {
-    /// An empty directory; the name is that of one test of a program.
-    pub(crate) fn new(name: &str) -> Self {
-        let stem = module_path!().replace("::", "-");
-        let path =
-            std::env::temp_dir().join(format!("atta-test-{stem}-{name}-{}", std::process::id()));
-        // Of a process with the same number that was killed.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(crate) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.join(name)
+        self.path().join(name)
     }
 
     /// The names of its files, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
+        let entries = fs::read_dir(self.path()).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
