@@ -10,7 +10,7 @@ use atta_formats::TensorType;
 use atta_kernels::{Activations, Groups, Layouts, Matrix};
 
 const N_HEADS: usize = 3;
-/// Words of a row in front of the results of its heads: another thing's.
+/// Words of a row in front of the results of its heads, which a product must leave as they are.
 const BEFORE: usize = 7;
 
 /// The matrices of heads, `[N_HEADS, n_out, d_in]`, and their rows, `[N_HEADS, n_rows, d_in]`.

@@ -1,4 +1,4 @@
-// What remains of states, and what is added to them, of each row.
+// Of each row: the factor of states, and the numbers that are added to them.
 //
 //     step = max(softplus(alpha + bias), least),  decay = exp(a·step),  gain = sigmoid(beta); step without beta
 
